@@ -1,0 +1,42 @@
+# Two commands do everything on a machine with Python 3.11 or later: `make demo` and `make test`.
+# Each makes .venv if it is not there, and installs what constraints.txt pins.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+DEMO := out/demo
+POLICIES := none mdc every-prefix
+
+.PHONY: demo test test-slow lint format clean
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mipset needs Python 3.11 or later: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+# Condense the embedded dataset with each policy, then train and test networks on every size of every file.
+demo: .venv/ready
+	@mkdir -p $(DEMO)
+	@for policy in $(POLICIES); do \
+	    $(BIN)/mipset condense fashion-mini --ipc 10 --policy $$policy --out $(DEMO)/$$policy.safetensors --force || exit; \
+	done
+	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 2 --save
+	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --png $(DEMO)/every-prefix.png
+
+test: lint
+	$(BIN)/pytest
+
+test-slow: .venv/ready
+	$(BIN)/pytest -m slow
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out build dist

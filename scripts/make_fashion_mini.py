@@ -1,0 +1,48 @@
+"""Make the embedded dataset: the first images of each class of Fashion-MNIST, in dataset order.
+
+    python scripts/make_fashion_mini.py
+
+The source is the folder of Debian's package dataset-fashion-mnist, or any folder with the four official
+files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from mipset.data import embedded, store
+from mipset.data.dataset import Dataset, Split, validate
+from mipset.data.known import FASHION_MINI
+from mipset.data.shelf import SHELVES
+
+
+def first_of_each_class(split: Split, count: int, classes: int) -> Split:
+    """The first `count` images of every class, in the order of the split."""
+    rows = [np.flatnonzero(split.labels == label)[:count] for label in range(classes)]
+    return split.at(np.sort(np.concatenate(rows)))
+
+
+def main() -> None:
+    """Write the file and say what its digest is and should be."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--source", type=Path, default=Path("/usr/share/datasets/fashion-mnist"))
+    parser.add_argument("--output", type=Path, default=embedded.PATH)
+    arguments = parser.parse_args()
+
+    whole = SHELVES["fashion-mnist"].open("fashion-mnist", arguments.source)
+    known = FASHION_MINI
+    train = first_of_each_class(whole.train, known.train // whole.classes, whole.classes)
+    test = first_of_each_class(whole.test, known.test // whole.classes, whole.classes)
+    mini = validate(Dataset(known.name, train, test, known.class_names, known.mean, known.std))
+    store.write(arguments.output, train, test, compressed=True)
+    print(f"{arguments.output}: {arguments.output.stat().st_size} bytes, {len(train)} + {len(test)} images")
+    print(f"sha256 {mini.sha256}")
+    if mini.sha256 != known.sha256:
+        raise SystemExit(f"known.py expects {known.sha256 or 'nothing yet'}: correct one of them")
+
+
+if __name__ == "__main__":
+    main()

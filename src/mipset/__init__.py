@@ -1,0 +1,86 @@
+"""mipset: multisize dataset condensation. Condense a labelled image set once; every prefix of the result is a training set.
+
+    load        a real dataset by name            recipe, Recipe   settings
+    run         condense; yields every step       pack             a step as an Artifact
+    read        a written file                    Artifact         what a file holds, `.prefix(n)`, `.write(path)`
+    scores      train and test every size         curve            mean and spread for every size
+
+Opening a file needs numpy and safetensors only. Names that need torch are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mipset.errors import (
+    ArtifactError,
+    DataError,
+    DivergedError,
+    MipsetError,
+    MissingExtraError,
+    SettingError,
+)
+
+if TYPE_CHECKING:
+    from mipset.artifact import Accuracy, Artifact, read
+    from mipset.data import Dataset, load
+    from mipset.evaluate import Protocol, Score, curve, scores
+    from mipset.recipes import Recipe, pack, recipe, run
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Accuracy": "artifact",
+    "Artifact": "artifact",
+    "Dataset": "data",
+    "Protocol": "evaluate",
+    "Recipe": "recipes",
+    "Score": "evaluate",
+    "curve": "evaluate",
+    "load": "data",
+    "pack": "recipes",
+    "read": "artifact",
+    "recipe": "recipes",
+    "run": "recipes",
+    "scores": "evaluate",
+}
+
+__all__ = [
+    "Accuracy",
+    "Artifact",
+    "ArtifactError",
+    "DataError",
+    "Dataset",
+    "DivergedError",
+    "MipsetError",
+    "MissingExtraError",
+    "Protocol",
+    "Recipe",
+    "Score",
+    "SettingError",
+    "curve",
+    "load",
+    "pack",
+    "read",
+    "recipe",
+    "run",
+    "scores",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mipset' has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"mipset.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError(
+            f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

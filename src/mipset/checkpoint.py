@@ -1,0 +1,63 @@
+"""Going on later: everything a run remembers between two outer iterations, in one small file.
+
+Networks are new in every outer iteration and randomness is addressed, so pixels, their momentum, the policy's
+memory and the number of the iteration are all there is. Tensors and plain values only; nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from mipset.condense import Parts, Step
+from mipset.errors import ArtifactError, SettingError
+from mipset.files import write_whole
+from mipset.recipes import Recipe, flag_of
+
+
+def save(path: Path, step: Step, recipe: Recipe, data_sha256: str) -> None:
+    """Write where the run stands after the outer iteration that `step` closes."""
+    content = {
+        "recipe": asdict(recipe),
+        "data": data_sha256,
+        "done": step.t,
+        "pixels": step.parts.S.pixels.cpu(),
+        "velocity": step.parts.S.velocity.cpu(),
+        "policy": step.parts.policy.state(),
+    }
+    try:
+        write_whole(path, lambda stream: torch.save(content, stream))
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        raise ArtifactError(f"the checkpoint {path} cannot be written: {error}.") from error
+
+
+def resume(path: Path, parts: Parts, recipe: Recipe, data_sha256: str) -> int:
+    """Put `parts` where the checkpoint was, and say how many outer iterations are done."""
+    try:
+        content = torch.load(path, map_location=parts.S.pixels.device, weights_only=True)
+        was, data, done = dict(content["recipe"]), content["data"], int(content["done"])
+        pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
+    except FileNotFoundError as error:
+        raise ArtifactError(
+            f"there is no checkpoint {path} to resume: leave out --resume to start."
+        ) from error
+    except Exception as error:  # torch raises whatever broken bytes lead it to
+        raise ArtifactError(
+            f"the checkpoint {path} cannot be read: leave out --resume to start anew."
+        ) from error
+    for name, value in asdict(recipe).items():
+        if was.get(name) != value:
+            raise SettingError(
+                f"the checkpoint {path} was made with {flag_of(name)} {was.get(name)}, not {value}: "
+                f"use the same settings, or leave out --resume to start anew."
+            )
+    if data != data_sha256:
+        raise SettingError(
+            f"the checkpoint {path} was made from other data: leave out --resume to start anew."
+        )
+    parts.S.pixels.copy_(pixels)
+    parts.S.velocity.copy_(velocity)
+    parts.policy.restore(policy)
+    return done

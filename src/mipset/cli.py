@@ -1,0 +1,495 @@
+"""The command line: verbs, no logic. Nothing heavy is imported before a verb needs it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from mipset import __version__
+from mipset.errors import ArtifactError, MipsetError, MissingExtraError, SettingError
+from mipset.progress import Progress, duration
+
+if TYPE_CHECKING:
+    from mipset.artifact import Accuracy, Artifact
+    from mipset.data import Dataset
+    from mipset.recipes import Recipe
+
+EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
+PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingError(f"{message}: see `{self.prog} --help`.")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command; bad input is one sentence on standard error and exit code 2."""
+    sys.exit(_main(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(arguments: list[str]) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a bar or a file name that the terminal's encoding lacks
+    try:
+        chosen = parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], None] = chosen.run
+        run(chosen)
+        sys.stdout.flush()
+    except MipsetError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt as interrupt:
+        return _complain(str(interrupt) or "interrupted; nothing was written.")
+    except BrokenPipeError:  # whoever read our output has seen enough
+        _forget_output()
+        return 0
+    except OSError as error:  # such as a full disk behind our output
+        _forget_output()
+        return _complain(f"{error}.")
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        return _complain(
+            f'this needs {error.name}, which is not installed: run pip install "mipset[condense]".'
+        )
+    return 0
+
+
+def _complain(sentence: str) -> int:
+    print("mipset:", " ".join(sentence.split()), file=sys.stderr)  # one line, whatever a file name holds
+    return 2
+
+
+def _forget_output() -> None:
+    """What could not be written must not be tried again when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def parser() -> Parser:
+    """All verbs and flags."""
+    top = Parser(
+        prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set."
+    )
+    top.add_argument("--version", action="version", version=f"mipset {__version__}")
+    verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
+
+    verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
+    verb.add_argument(
+        "dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH"
+    )
+    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument("--recipe", metavar="NAME", help="settings to start from (see `mipset recipes`)")
+    _add_recipe_flags(verb)
+    _add_data_flags(verb)
+    _add_machine_flags(verb)
+    verb.add_argument(
+        "--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left"
+    )
+    verb.add_argument("--force", action="store_true", help="overwrite FILE")
+    verb.set_defaults(run=condense)
+
+    verb = verbs.add_parser(
+        "evaluate", help="train and test every size of a file", description=evaluate.__doc__
+    )
+    verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="what `mipset condense` wrote")
+    verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
+    verb.add_argument(
+        "--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)"
+    )
+    verb.add_argument(
+        "--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)"
+    )
+    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    verb.add_argument(
+        "--network", metavar="NAME", help="architecture (default: the one it was condensed with)"
+    )
+    verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
+    verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
+    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
+    verb.add_argument(
+        "--data", metavar="DATASET", help="where the test images are (default: named in the file)"
+    )
+    verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
+    verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
+    _add_machine_flags(verb)
+    verb.set_defaults(run=evaluate)
+
+    verb = verbs.add_parser("show", help="what a file holds, as text or picture", description=show.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path)
+    verb.add_argument("--png", metavar="FILE", type=Path, help="write a contact sheet of all images")
+    verb.set_defaults(run=show)
+
+    verb = verbs.add_parser(
+        "slice", help="write the first n images of each class", description=slice_.__doc__
+    )
+    verb.add_argument("file", metavar="FILE", type=Path)
+    verb.add_argument("size", metavar="N", type=int)
+    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument("--force", action="store_true", help="overwrite FILE")
+    verb.set_defaults(run=slice_)
+
+    verb = verbs.add_parser(
+        "data", help="datasets: what there is, and fetching one", description=data.__doc__
+    )
+    verb.set_defaults(run=data)
+    actions = verb.add_subparsers(metavar="[fetch NAME]")
+    action = actions.add_parser("fetch", help="get a dataset", description=fetch.__doc__)
+    action.add_argument("name", metavar="NAME")
+    action.set_defaults(run=fetch)
+
+    verb = verbs.add_parser(
+        "recipes", help="named settings and what they promise", description=recipes.__doc__
+    )
+    verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this one")
+    verb.set_defaults(run=recipes)
+    return top
+
+
+def _add_recipe_flags(verb: argparse.ArgumentParser) -> None:
+    from mipset.recipes import Recipe, flag_of
+
+    group = verb.add_argument_group("settings", "each in place of what the recipe says")
+    for f in fields(Recipe):
+        kind = {"int": int, "float": float, "str": str}[str(f.type)]
+        among = f.metadata["choices"]
+        text = f.metadata["help"] + (f" ({', '.join(among)})" if among else "")
+        group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=text)
+
+
+def _add_data_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--size", metavar="PIXELS", type=int, help="scale and crop the pictures of folder:PATH")
+    verb.add_argument(
+        "--split-seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="draws the test split of a folder that has none",
+    )
+
+
+def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    verb.add_argument("--threads", metavar="K", type=int, help="of the CPU (default: one for each core)")
+
+
+def condense(chosen: argparse.Namespace) -> None:
+    """Condense DATASET into one file, of which every prefix is a training set."""
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    recipe = _recipe(chosen)
+    device = _device(chosen)
+    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
+    real = _load(chosen.dataset, **loaded_with)
+    from mipset import checkpoint
+    from mipset.condense import condense
+    from mipset.recipes import assemble, pack
+
+    parts = assemble(recipe, real, device)
+    waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
+    done = checkpoint.resume(waiting, parts, recipe, real.sha256) if chosen.resume else 0
+    if done == recipe.outer:
+        raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
+    start = saved = time.monotonic()
+    step = None
+    with Progress(f"condensing {real.name}", 1.0, done / recipe.outer) as bar:
+        try:
+            for step in condense(parts, done):
+                note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
+                bar.advance(step.share - bar.done, note)
+                if (
+                    step.outer_done
+                    and step.t < recipe.outer
+                    and time.monotonic() - saved > CHECKPOINT_SECONDS
+                ):
+                    checkpoint.save(waiting, step, recipe, real.sha256)
+                    done, saved = step.t, time.monotonic()
+        except KeyboardInterrupt as interrupt:
+            how = f"add --resume to go on after outer iteration {done}" if done else "nothing was written"
+            raise KeyboardInterrupt(f"interrupted; {how}.") from interrupt
+    assert step is not None
+    artifact = pack(step, recipe, real, loaded_with)
+    artifact.write(chosen.out)
+    waiting.unlink(missing_ok=True)
+    from mipset.tables import byte_count
+
+    print(
+        f"{chosen.out}: {artifact.ipc} images for each of {len(artifact.class_names)} classes, "
+        f"{byte_count(chosen.out.stat().st_size)}, in {duration(time.monotonic() - start)}\n"
+        f"next: mipset evaluate {chosen.out}"
+    )
+
+
+CHECKPOINT_SECONDS = 30.0
+
+
+def evaluate(chosen: argparse.Namespace) -> None:
+    """Train new networks on every size of FILE, and print their accuracy on test images after the last epoch.
+
+    Several files make one table.
+    """
+    from mipset.artifact import read
+
+    for flag in ("networks", "epochs", "width", "depth", "workers"):
+        _at_least(1, flag, getattr(chosen, flag))
+    _at_least(0, "seed", chosen.seed)
+    files = {path: read(path) for path in chosen.files}
+    for artifact in files.values():
+        _sizes(chosen.sizes, artifact.ipc)
+    curves: dict[str, list[Accuracy]] = {}
+    start = time.monotonic()
+    names = _short_names(list(files))
+    for path, artifact in files.items():
+        curves[names[path]] = _evaluate_one(chosen, path, artifact, names[path])
+    from mipset.tables import accuracy_table
+
+    ways = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
+    print(
+        f"accuracy in % on test images, mean ± deviation over {chosen.networks} networks "
+        f"({' and '.join(ways)}; seed {chosen.seed}; {duration(time.monotonic() - start)})"
+    )
+    print(accuracy_table(curves))
+
+
+def _evaluate_one(chosen: argparse.Namespace, path: Path, artifact: Artifact, title: str) -> list[Accuracy]:
+    sizes = _sizes(chosen.sizes, artifact.ipc)
+    device = _device(chosen)
+    real = _test_data(chosen, path, artifact)
+    from dataclasses import replace
+
+    from mipset.evaluate import Architecture, curve, protocol, scores
+
+    given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
+    architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
+    rule = protocol(chosen.protocol, **({"epochs": chosen.epochs} if chosen.epochs is not None else {}))
+    workers = chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1)
+    found = []
+    with Progress(f"evaluating {title}", sum(sizes) * chosen.networks) as bar:
+        for score in scores(
+            artifact,
+            real,
+            sizes=sizes,
+            networks=chosen.networks,
+            protocol=rule,
+            architecture=architecture,
+            seed=chosen.seed,
+            device=str(device),
+            workers=workers,
+        ):
+            found.append(score)
+            bar.advance(score.size, f"size {score.size}: {score.accuracy:.1f} %")
+    points = curve(found, rule.describe(chosen.protocol), architecture)
+    if chosen.save:
+        artifact.with_accuracy(points).write(path)
+    return points
+
+
+def show(chosen: argparse.Namespace) -> None:
+    """Print what FILE holds, where it comes from and how good each size is."""
+    from mipset.artifact import read
+    from mipset.tables import description
+
+    artifact = read(chosen.file)
+    if chosen.png is not None and chosen.png.exists() and chosen.png.samefile(chosen.file):
+        raise SettingError(f"--png {chosen.png} would overwrite the file itself: choose another name.")
+    if chosen.png is None:
+        print(description(artifact))
+        return
+    from mipset.pictures import write_contact_sheet
+
+    write_contact_sheet(artifact, chosen.png)
+    print(f"{chosen.png}: one row per class, one column per rank")
+
+
+def slice_(chosen: argparse.Namespace) -> None:
+    """Write the first N images of each class of FILE as a file of its own."""
+    from mipset.artifact import read
+    from mipset.tables import byte_count
+
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    part = read(chosen.file).prefix(chosen.size)
+    part.write(chosen.out)
+    print(f"{chosen.out}: {part.ipc} images per class, {byte_count(chosen.out.stat().st_size)}")
+
+
+def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
+    """List the datasets that can be condensed, and where they are; `mipset data fetch NAME` gets one."""
+    from mipset.data import available
+
+    for entry in available():
+        state = f"here: {entry.where}" if entry.present else f"not here: {entry.how}"
+        print(f"{entry.name}\n    {entry.description}\n    {state}")
+
+
+def fetch(chosen: argparse.Namespace) -> None:
+    """Get a dataset into the cache folder (MIPSET_HOME, or the user's)."""
+    from mipset.data import fetch
+
+    with _Stages() as stages:
+        where = fetch(chosen.name, progress=stages)
+    print(f"{chosen.name} is in {where}")
+
+
+def recipes(chosen: argparse.Namespace) -> None:
+    """List the named recipes with their dataset and what they promise, or every setting of one."""
+    from mipset.recipes import RECIPES, flag_of, recipe
+    from mipset.tables import in_columns
+
+    if chosen.name is None:
+        for name, named in RECIPES.items():
+            print(f"{name}\n    {named.dataset}: {named.promise}")
+        return
+    settings = recipe(chosen.name)
+    for f in fields(settings):
+        print(in_columns([[f"{flag_of(f.name)} {getattr(settings, f.name)}".ljust(36), f.metadata["help"]]]))
+
+
+class _Stages:
+    """Progress bars for work that reports (stage, done, total)."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> _Stages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._bar is None or self._bar.title != stage:
+            self._close()
+            self._bar = Progress(stage, total)
+        self._bar.total = total
+        self._bar.advance(done - self._bar.done)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _load(name: str, size: int | None, split_seed: int) -> Dataset:
+    from mipset.data import load
+
+    _at_least(0, "split_seed", split_seed)
+    with _Stages() as stages:
+        return load(name, size=size, seed=split_seed, progress=stages)
+
+
+def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
+    """The dataset that the file was condensed from, for its test images."""
+    origin: Mapping[str, Any] = artifact.provenance
+    name = chosen.data or origin.get("dataset")
+    if not isinstance(name, str):
+        raise SettingError(f"{path} does not say where its test images are: add --data DATASET.")
+    size, split_seed = origin.get("size"), origin.get("split_seed", 0)
+    if not isinstance(size, int | None) or not isinstance(split_seed, int):
+        raise ArtifactError(f"{path} is damaged: its provenance has size {size!r}, split_seed {split_seed!r}.")
+    try:
+        real = _load(name, size, split_seed)
+    except MipsetError as error:
+        if chosen.data or name == origin.get("dataset") and ":" not in name:
+            raise
+        raise SettingError(
+            f"{path} was condensed from {name}: add --data with its path to test with it."
+        ) from error
+    if not chosen.data and real.sha256 != origin.get("sha256"):
+        raise SettingError(
+            f"{path} was condensed from another {name} than the one here: add --data to test with it."
+        )
+    if real.classes == len(artifact.class_names) and real.class_names != artifact.class_names:
+        theirs, ours = next(
+            pair for pair in zip(real.class_names, artifact.class_names, strict=True) if pair[0] != pair[1]
+        )
+        raise SettingError(
+            f"{path} has the class {ours!r} where {name} has {theirs!r}: test with the dataset it was condensed from."
+        )
+    return real
+
+
+def _recipe(chosen: argparse.Namespace) -> Recipe:
+    """The recipe asked for, or the first that is made for the dataset, with the flags given in place of its settings."""
+    from mipset.recipes import RECIPES, Recipe, recipe
+
+    fitting = [name for name, named in RECIPES.items() if named.dataset == chosen.dataset]
+    name = chosen.recipe or (fitting[0] if fitting else DEFAULT_RECIPE)
+    given = {f.name: getattr(chosen, f.name) for f in fields(Recipe) if getattr(chosen, f.name) is not None}
+    return recipe(name, **given)
+
+
+DEFAULT_RECIPE = "cifar10-cpu"  # for data of one's own: made for two cores
+
+
+def _device(chosen: argparse.Namespace) -> Any:
+    import torch
+
+    if chosen.threads is not None:
+        if not 1 <= chosen.threads <= MOST_THREADS:
+            raise SettingError(f"--threads cannot be {chosen.threads}: choose from 1 to {MOST_THREADS}.")
+        torch.set_num_threads(chosen.threads)
+    name = chosen.device if chosen.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about names that are devices no more
+            device = torch.device(name)
+            torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise SettingError(
+            f"--device cannot be {name!r} on this machine: choose cpu, or leave it out."
+        ) from error
+    return device
+
+
+MOST_THREADS = 1024  # more than that ends the process instead of helping it
+
+
+def _at_least(least: int, name: str, value: int | None) -> None:
+    if value is not None and value < least:
+        raise SettingError(f"--{name.replace('_', '-')} cannot be {value}: it must be at least {least}.")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _refuse_to_overwrite(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise ArtifactError(f"{path} is a folder: add a file name to it.")
+    if path.exists() and not force:
+        raise ArtifactError(f"{path} exists already: choose another --out, or add --force to overwrite it.")
+    if not path.absolute().parent.is_dir():
+        raise ArtifactError(
+            f"there is no folder {path.absolute().parent} to write {path.name} into: make it first."
+        )
+
+
+def _sizes(text: str | None, ipc: int) -> list[int]:
+    """`1-3,10` as [1, 2, 3, 10]."""
+    if text is None:
+        return list(range(1, ipc + 1))
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise SettingError(f"--sizes cannot be {text!r}: write sizes such as 1-10 or 1,2,5.") from None
+        if not 1 <= low <= high <= ipc:
+            raise SettingError(f"--sizes cannot be {text!r}: the file has sizes 1 to {ipc}.")
+        found.update(range(low, high + 1))
+    return sorted(found)
+
+
+def _short_names(paths: list[Path]) -> dict[Path, str]:
+    """What to call files in a table: their stems, or their paths where stems repeat."""
+    stems = [path.stem for path in paths]
+    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}

@@ -1,0 +1,115 @@
+"""Multisize dataset condensation: Algorithm 1 of the paper.
+
+    B, B_c    real images, and a mini-batch of those of class c
+    S, S_c    synthetic images [N, C, ch, h, w], and those of class c
+    S_[n]     the first n synthetic images of each class
+    θ         network weights, new for every outer iteration
+    T, E, C   outer iterations, inner iterations, classes
+    D         distance between what S_[n] and B ask of θ (the objective)
+    w_n       how much size n counts (the policy)
+    F         feature distances of every size (equation 5)
+    λ         learning rate of the pixels (held by S)
+
+Nothing here asks which method is running: a method is the parts it is assembled from (see recipes.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mipset.augment import Augmentation
+from mipset.errors import DivergedError
+from mipset.learners import Learner
+from mipset.matching import Objective
+from mipset.networks import Network
+from mipset.randomness import Purpose, generator
+from mipset.sampling import Sampler
+from mipset.subsets import Policy, feature_distances
+from mipset.synthetic import Synthetic
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a method is assembled from."""
+
+    S: Synthetic
+    objective: Objective
+    sampler: Sampler
+    learner: Learner
+    policy: Policy
+    augmentation: Augmentation
+    T: int
+    E: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where the run stands after one inner iteration. `parts` is live: S moves on with the next step."""
+
+    parts: Parts
+    t: int
+    e: int
+    loss: float  # sum_n w_n D(S_[n], B), mean over classes
+
+    @property
+    def outer_done(self) -> bool:
+        """Whether this inner iteration was the last of its outer iteration: S is clamped, the policy has decided."""
+        return self.e == self.parts.E
+
+    @property
+    def share(self) -> float:
+        """How much of the run is done."""
+        return ((self.t - 1) * self.parts.E + self.e) / (self.parts.T * self.parts.E)
+
+
+def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
+    """Run Algorithm 1 from outer iteration `done + 1`, and yield after every inner iteration."""
+    S, policy, T, E = parts.S, parts.policy, parts.T, parts.E
+    for t in range(done + 1, T + 1):  # outer loop
+        θ = parts.learner.start(t)
+        F = torch.zeros(S.C, S.N)
+        for e in range(1, E + 1):  # inner loop
+            losses = []
+            for c in range(S.C):  # class loop
+                loss, F_c = _update_class(parts, θ, t, e, c)
+                losses.append(loss)
+                F[c] += F_c / E
+            if e < E:  # after the last match nobody looks at θ again
+                parts.learner.advance(θ, t, e)
+            else:
+                S.clamp()
+                if policy.measures(t):
+                    policy.select(t, F)
+            yield Step(parts, t, e, _finite(torch.stack(losses).mean().item(), t, e))
+
+
+def _update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
+    """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), its frozen prefix excepted (equations 4 and 10)."""
+    S, policy, objective = parts.S, parts.policy, parts.objective
+    w = policy.weights(c)
+    sizes = [n for n in range(1, S.N + 1) if w[n - 1] or n == S.N]
+    B_c = parts.sampler.sample(c, (t - 1) * parts.E + e - 1)
+    S_c = S.of_class(c)
+    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
+    target = objective.target(θ, draw(B_c), c)
+    match = objective.distances(θ, draw(S.decode(S_c)), c, target, [n * S.formation.images for n in sizes])
+    loss = match.distances @ match.distances.new_tensor([w[n - 1] for n in sizes])
+    (gradient,) = torch.autograd.grad(loss, S_c)
+    S.step(c, gradient, policy.frozen(c))
+    if not policy.measures(t):
+        return loss.detach(), 0.0
+    return loss.detach(), feature_distances(match.features, target.features, S.N, objective.distance).cpu()
+
+
+def _finite(loss: float, t: int, e: int) -> float:
+    if loss != loss or abs(loss) == float("inf"):
+        raise DivergedError(
+            f"the loss became {loss} in outer iteration {t}, inner iteration {e}: "
+            f"try a smaller --pixel-lr or --network-lr."
+        )
+    return loss

@@ -1,0 +1,223 @@
+"""CIFAR-10 in the three forms it is handed around: Python batches, binary batches, and PNG sheets.
+
+The Python batches are pickles. They are read without running anything that a pickle could name: the three
+numpy names that a batch mentions are replaced by inert stand-ins, and every other name is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from mipset.data.dataset import Images, Split
+from mipset.data.extras import missing
+from mipset.data.known import Known
+from mipset.errors import DataError
+
+BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+TEST_BATCH = "test_batch"
+FOLDERS = ("", "cifar-10-batches-py", "cifar-10-batches-bin", "package")
+SHEET_LABELS = ("train_lables.json", "test_lables.json")  # spelled like this in the npm package
+
+Pixels = npt.NDArray[np.uint8]  # [rows, 3 * 32 * 32], one plane per colour
+Batch = tuple[Pixels, list[int]]
+
+
+def holds(folder: Path) -> bool:
+    """Whether the folder seems to hold CIFAR-10, judged by the name of its first batch."""
+    return _form(folder) is not None
+
+
+def read(folder: Path, known: Known) -> tuple[Split, Split]:
+    """The training and test split from whichever form the folder holds."""
+    form = _form(folder)
+    if form is None:
+        raise DataError(
+            f"{folder} does not hold CIFAR-10: put data_batch_1 to 5 and test_batch there, as Python "
+            "batches, binary batches (.bin) or PNG sheets (.png)."
+        )
+    reader, place = form
+    return reader(place, known)
+
+
+def _form(folder: Path) -> tuple[Callable[[Path, Known], tuple[Split, Split]], Path] | None:
+    for place in (folder / name for name in FOLDERS):
+        for suffix, reader in (("", _read_python), (".bin", _read_binary), (".png", _read_sheets)):
+            if (place / f"{BATCHES[0]}{suffix}").is_file():
+                return reader, place
+    return None
+
+
+def _read_python(place: Path, known: Known) -> tuple[Split, Split]:
+    train = [_python_batch(place / name, known.train // len(BATCHES)) for name in BATCHES]
+    return _join(train, known), _join([_python_batch(place / TEST_BATCH, known.test)], known)
+
+
+def _read_binary(place: Path, known: Known) -> tuple[Split, Split]:
+    train = [_binary_batch(place / f"{name}.bin", known.train // len(BATCHES)) for name in BATCHES]
+    return _join(train, known), _join([_binary_batch(place / f"{TEST_BATCH}.bin", known.test)], known)
+
+
+def _read_sheets(place: Path, known: Known) -> tuple[Split, Split]:
+    train = np.concatenate(
+        [_sheet(place / f"{name}.png", known.train // len(BATCHES), known) for name in BATCHES]
+    )
+    test = _sheet(place / f"{TEST_BATCH}.png", known.test, known)
+    labels = [
+        _sheet_labels(place / name, count)
+        for name, count in zip(SHEET_LABELS, (known.train, known.test), strict=True)
+    ]
+    return Split.of(train, labels[0]), Split.of(test, labels[1])
+
+
+def _join(batches: list[Batch], known: Known) -> Split:
+    pixels = np.concatenate([pixels for pixels, _ in batches])
+    labels = np.array([label for _, labels in batches for label in labels], dtype=np.int64)
+    return Split.of(pixels.reshape(-1, *known.shape), labels)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"CIFAR-10 is incomplete: {path} could not be read ({error.strerror}): put all six batches there."
+        ) from error
+
+
+# -- Python batches
+
+
+class _Dtype:
+    """Stands for numpy.dtype: remembers the type code."""
+
+    code: object = None
+
+    def __init__(self, *arguments: object) -> None:
+        self.code = arguments[0] if arguments else None
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment say nothing about single bytes."""
+
+
+class _Array:
+    """Stands for numpy.ndarray and for the function that makes an empty one: remembers its content."""
+
+    state: object = None
+
+    def __init__(self, *arguments: object) -> None:
+        """The arguments describe an empty array; the content comes with the state."""
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def pixels(self, rows: int) -> Pixels | None:
+        """The content as rows of 3072 bytes, if that is what it is."""
+        match self.state:
+            case (_, (int() as height, 3072), _Dtype(code="u1" | b"u1"), False | 0, bytes() as raw) if (
+                height == rows and len(raw) == rows * 3072
+            ):
+                return np.frombuffer(raw, dtype=np.uint8).reshape(rows, 3072)
+            case _:
+                return None
+
+
+class _BatchUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> Any:
+        match module, name:
+            case ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") | ("numpy", "ndarray"):
+                return _Array
+            case ("numpy", "dtype"):
+                return _Dtype
+            case _:
+                raise pickle.UnpicklingError(
+                    f"it asks for {module}.{name}, which a CIFAR-10 batch never does"
+                )
+
+
+def _python_batch(path: Path, rows: int) -> Batch:
+    raw = _bytes(path)
+    try:
+        # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
+        content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
+    except Exception as error:  # a broken or hostile pickle may raise anything
+        raise DataError(
+            f"{path} was refused as a CIFAR-10 batch ({error}): get the official file again."
+        ) from error
+    if isinstance(content, dict):
+        entries = {
+            key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()
+        }
+        data, labels = entries.get("data"), entries.get("labels")
+        pixels = data.pixels(rows) if isinstance(data, _Array) else None
+        if pixels is not None and _are_labels(labels, rows):
+            return pixels, labels
+    raise DataError(
+        f"{path} is not a CIFAR-10 batch with {rows} images of 3072 bytes and as many labels from 0 to 9: "
+        "get the official file again."
+    )
+
+
+def _are_labels(labels: object, count: int) -> TypeGuard[list[int]]:
+    """Whether this is a list of `count` whole numbers from 0 to 9."""
+    return (
+        isinstance(labels, list)
+        and len(labels) == count
+        and all(type(label) is int and 0 <= label <= 9 for label in labels)
+    )
+
+
+# -- binary batches
+
+
+def _binary_batch(path: Path, rows: int) -> Batch:
+    raw = _bytes(path)
+    if len(raw) != rows * 3073:
+        raise DataError(
+            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}: get the file "
+            "again."
+        )
+    records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, 3073)
+    return records[:, 1:], records[:, 0].tolist()
+
+
+# -- PNG sheets
+
+
+def _sheet(path: Path, rows: int, known: Known) -> Images:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise missing("Pillow", "Reading PNG sheets") from error
+    channels, height, width = known.shape
+    raw = _bytes(path)
+    try:
+        with Image.open(io.BytesIO(raw), formats=["PNG"]) as sheet:
+            if sheet.mode != "RGB" or sheet.size != (height * width, rows):
+                raise DataError(
+                    f"{path} is a {sheet.mode} picture of {sheet.width}x{sheet.height} pixels, but a sheet "
+                    f"of {rows} images is RGB with {height * width}x{rows}: get the file again."
+                )
+            pixels = np.asarray(sheet)  # [rows, height * width, channels]
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(
+            f"{path} could not be read as a PNG picture ({error}): get the file again."
+        ) from error
+    return np.ascontiguousarray(pixels.reshape(rows, height, width, channels).transpose(0, 3, 1, 2))
+
+
+def _sheet_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
+    try:
+        labels = json.loads(_bytes(path))
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON ({error}): get the file again.") from error
+    if not _are_labels(labels, count):
+        raise DataError(f"{path} is not a list of {count} labels from 0 to 9: get the file again.")
+    return np.array(labels, dtype=np.int64)

@@ -1,0 +1,12 @@
+"""What to say when a package that only condensing needs is not installed."""
+
+from __future__ import annotations
+
+from mipset.errors import MissingExtraError
+
+
+def missing(package: str, purpose: str) -> MissingExtraError:
+    """The error for a `package` that could not be imported while it was needed for `purpose`."""
+    return MissingExtraError(
+        f'{purpose} needs {package}, which is not installed: run pip install "mipset[condense]".'
+    )

@@ -1,0 +1,190 @@
+"""Your own pictures: one sub-folder per class."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mipset.data.dataset import Dataset, Images, Labels, Split, by, statistics, stratified, validate
+from mipset.data.extras import missing
+from mipset.data.store import Report
+from mipset.errors import DataError, SettingError, choices
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff"))
+TEST_FOLDERS = ("test", "val", "valid")  # the first that exists is the test split
+HELD_OUT = 0.2  # of every class, where the folder has no test split
+GREY = ("1", "L")
+MORE_THAN_8_BITS = ("I", "F")  # how the names of these modes begin
+
+Files = dict[str, list[Path]]  # the pictures of every class, both in sorted order
+Decode = Callable[[Path], Images]
+
+
+def read(name: str, path: Path, size: int | None, seed: int, report: Report) -> Dataset:
+    """The dataset in `path`, called `name`.
+
+    Either `path` holds train and one of test, val or valid, each with one sub-folder per class; or it holds
+    the classes itself, and a fifth of every class, drawn by `seed`, becomes the test split. With a `size`,
+    the centred square of every picture is scaled to `size` x `size`.
+    """
+    if not path.is_dir():
+        raise DataError(f"{name}: {path} is not a folder: correct the path.")
+    train_folder, test_folder = path / "train", _test_folder(path)
+    if test_folder is None and train_folder.is_dir() and _folders(train_folder):
+        raise DataError(
+            f"{name}: there is {train_folder} but no test split next to it: add a folder called "
+            f"{choices(TEST_FOLDERS)}, or put the class folders directly into {path}."
+        )
+    if test_folder is None or not train_folder.is_dir():
+        files = _classes(path)
+        held = stratified(_labels(files), tuple(files), HELD_OUT, seed)  # fails before the long part
+        whole = _decode(name, [files], _decoder(size), report)[0]
+        splits = [whole.at(~held), whole.at(held)]
+    else:
+        files = _classes(train_folder)
+        tests = _classes(test_folder)
+        _same_classes(name, train_folder, files, test_folder, tests)
+        splits = _decode(name, [files, tests], _decoder(size), report)
+    mean, std = statistics(splits[0].images)
+    return validate(Dataset(name, splits[0], splits[1], tuple(files), mean, std))
+
+
+def square(picture: Picture, size: int) -> Picture:
+    """The centred square of a picture, scaled to `size` x `size`.
+
+    This is what scaling the shorter side to `size` and cropping the rest gives, without ever making the
+    longer side longer than it is.
+    """
+    from PIL.Image import Resampling
+
+    if picture.size == (size, size):
+        return picture
+    width, height = picture.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    return picture.resize((size, size), Resampling.BICUBIC, box=(left, top, left + side, top + side))
+
+
+def _test_folder(path: Path) -> Path | None:
+    return next((path / name for name in TEST_FOLDERS if (path / name).is_dir()), None)
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in _visible(path) if entry.is_dir()]
+
+
+def _visible(path: Path) -> list[Path]:
+    """What lies in a folder, sorted by name alike on every system, without hidden entries."""
+    try:
+        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"{path} could not be listed ({error.strerror}): check its permissions.") from error
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _classes(path: Path) -> Files:
+    files = {folder.name: _pictures(folder) for folder in _folders(path)}
+    if not files:
+        raise DataError(f"{path} holds no folders: give every class a sub-folder with its pictures.")
+    for name, pictures in files.items():
+        if not pictures:
+            raise DataError(
+                f"Class {name!r} has no pictures in {path / name}: add some ({', '.join(sorted(SUFFIXES))}) "
+                "or remove the folder."
+            )
+    return files
+
+
+def _pictures(folder: Path) -> list[Path]:
+    return [entry for entry in _visible(folder) if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+
+
+def _labels(files: Files) -> Labels:
+    return np.repeat(np.arange(len(files), dtype=np.int64), [len(pictures) for pictures in files.values()])
+
+
+def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path, test: Files) -> None:
+    for here, there, place in ((train, test, test_folder), (test, train, train_folder)):
+        absent = sorted(here.keys() - there.keys())
+        if absent:
+            raise DataError(
+                f"{name}: class {absent[0]!r} has no folder in {place}: give train and {test_folder.name} "
+                "the same classes."
+            )
+
+
+def _decoder(size: int | None) -> Decode:
+    """A function that decodes one file to [ch, h, w]: one channel where the file is grey, else three."""
+    if size is not None and size < 1:
+        raise SettingError(
+            f"An image size of {size} cannot be: choose a whole number of pixels from 1 upwards."
+        )
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise missing("Pillow", "Reading pictures") from error
+
+    def decode(path: Path) -> Images:
+        try:
+            with Image.open(path) as opened:
+                picture: Picture = ImageOps.exif_transpose(opened)
+                if picture.mode.startswith(MORE_THAN_8_BITS):
+                    raise ValueError(f"its mode {picture.mode} has more than 8 bits per value")
+                if picture.mode == "P" and "transparency" in picture.info:
+                    picture = picture.convert(
+                        "RGBA"
+                    )  # Pillow cannot drop a palette's transparency in one step
+                picture = picture.convert("L" if picture.mode in GREY else "RGB")
+                pixels = np.asarray(picture if size is None else square(picture, size))
+        except Exception as error:  # decoders raise whatever broken bytes lead them to
+            raise DataError(
+                f"{path} could not be read as a picture ({error}): repair, convert or remove the file."
+            ) from error
+        return pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+    return decode
+
+
+def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> list[Split]:
+    """Every part as a split. All are grey if every file is, else all are RGB."""
+    total = sum(len(pictures) for part in parts for pictures in part.values())
+    first: tuple[Path, tuple[int, ...]] | None = None
+    images: list[Images] = []
+    with warnings.catch_warnings():
+        _refuse_bombs()
+        for path in (path for part in parts for pictures in part.values() for path in pictures):
+            image = decode(path)
+            first = first or (path, image.shape[1:])
+            if image.shape[1:] != first[1]:
+                raise DataError(
+                    f"{name}: the pictures have different shapes ({first[0]} is {by(first[1])}, {path} is "
+                    f"{by(image.shape[1:])}, height by width): pass --size to scale them."
+                )
+            images.append(image)
+            report("reading pictures", len(images), total)
+    channels = max(len(image) for image in images)
+    splits, start = [], 0
+    for part in parts:
+        labels = _labels(part)
+        stop = start + len(labels)
+        pixels = np.empty((len(labels), channels, *images[start].shape[1:]), dtype=np.uint8)
+        for row, image in enumerate(images[start:stop]):
+            pixels[row] = image  # a grey image spreads over all channels
+        splits.append(Split.of(pixels, labels))
+        start = stop
+    return splits
+
+
+def _refuse_bombs() -> None:
+    """Make Pillow's warning about a picture of absurd size an error, and its remarks on metadata silent."""
+    from PIL.Image import DecompressionBombWarning
+
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("error", DecompressionBombWarning)

@@ -1,0 +1,106 @@
+"""What is known beforehand about each named dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mipset.data.dataset import Dataset, Split, validate
+from mipset.errors import DataError
+
+
+@dataclass(frozen=True)
+class Known:
+    """The facts about a published dataset; `train` and `test` count images, `sha256` is `Dataset.sha256`."""
+
+    name: str
+    description: str
+    class_names: tuple[str, ...]
+    shape: tuple[int, int, int]
+    train: int
+    test: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    sha256: str
+
+    def dataset(self, name: str, train: Split, test: Split) -> Dataset:
+        """The two splits under `name`, once they are known to be the published ones."""
+        dataset = validate(Dataset(name, train, test, self.class_names, self.mean, self.std))
+        if dataset.sha256 != self.sha256:
+            raise DataError(
+                f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
+                f"of {self.sha256}): get the files again."
+            )
+        return dataset
+
+
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+FASHION_MINI = Known(
+    name="fashion-mini",
+    description="the first 500 training and 200 test images of each class of Fashion-MNIST, 28x28 grey",
+    class_names=_CLOTHES,
+    shape=(1, 28, 28),
+    train=5_000,
+    test=2_000,
+    mean=(0.2861,),
+    std=(0.3530,),
+    sha256="9c0e3e70f8677877eca83e9f3dee5e5f84c8f706556a6a3a36650241e6c12bcd",
+)
+
+CIFAR10 = Known(
+    name="cifar10",
+    description="60000 photographs of vehicles and animals in 10 classes, 32x32 RGB",
+    class_names=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ),
+    shape=(3, 32, 32),
+    train=50_000,
+    test=10_000,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2023, 0.1994, 0.2010),
+    sha256="b7dc9c827704cef6fbdc7e3b33bd5fc916027c1d025fa402ef1c0e1dd780336e",
+)
+
+FASHION_MNIST = Known(
+    name="fashion-mnist",
+    description="70000 pictures of clothes in 10 classes, 28x28 grey",
+    class_names=_CLOTHES,
+    shape=(1, 28, 28),
+    train=60_000,
+    test=10_000,
+    mean=(0.2861,),
+    std=(0.3530,),
+    sha256="77eee00c73cfd4c98de51f79414c5f7b64b23fe45ae7d40e5d2e68644be4c737",
+)
+
+MNIST = Known(
+    name="mnist",
+    description="70000 handwritten digits, 28x28 grey",
+    class_names=tuple("0123456789"),
+    shape=(1, 28, 28),
+    train=60_000,
+    test=10_000,
+    mean=(0.1307,),
+    std=(0.3081,),
+    sha256="9f18b92d455cc76826b2665fcd12911463ed62c4e106f4156d772eddc1c6a7f4",
+)

@@ -1,0 +1,43 @@
+"""What can go wrong, as one small tree.
+
+MipsetError             anything below; the command line prints it as one sentence and exits with 2
+├── SettingError        a recipe value or an argument that cannot be, or contradicts another
+├── DataError           a dataset that is missing, incomplete, or not what it says it is
+├── ArtifactError       a condensed-set file that is missing, truncated, altered, or from elsewhere
+├── MissingExtraError   a part of mipset that needs a package which is not installed
+└── DivergedError       a value stopped being finite during condensation or evaluation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class MipsetError(Exception):
+    """Base of every error that mipset raises on purpose. The message is a sentence with a next step."""
+
+
+class SettingError(MipsetError):
+    """A recipe value or an argument that cannot be, or contradicts another."""
+
+
+class DataError(MipsetError):
+    """A dataset that is missing, incomplete, or not what it says it is."""
+
+
+class ArtifactError(MipsetError):
+    """A condensed-set file that is missing, truncated, altered, or from elsewhere."""
+
+
+class MissingExtraError(MipsetError):
+    """A part of mipset that needs a package which is not installed."""
+
+
+class DivergedError(MipsetError):
+    """A value stopped being finite during condensation or evaluation."""
+
+
+def choices(names: Iterable[str]) -> str:
+    """`a, b or c`: how every message lists what may be chosen."""
+    listed = list(names)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"

@@ -1,0 +1,171 @@
+"""Objectives: what makes a synthetic set S like the real images B.
+
+An objective is asked in two parts. `target` sees the real images once; `distances` then gives D(S_[n], B) for every size
+asked for, from one forward and one backward pass, whatever the sizes: the gradient of a prefix is a running mean,
+g_[n] = (g_1 + ... + g_n) / n, so it is enough to keep the gradient of each stretch between two sizes apart.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_weight
+
+from mipset.networks import Network
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the real images B of one class ask for at θ."""
+
+    gradients: tuple[Tensor, ...]  # one per matched layer
+    features: Tensor  # [B, F]
+
+
+@dataclass(frozen=True)
+class Match:
+    """How far the prefixes of one class are from their target."""
+
+    distances: Tensor  # D(S_[n], B) for each size asked for, differentiable
+    features: Tensor  # [N * images per stored image, F], detached
+
+
+class Distance(ABC):
+    """How far gradients [k, *shape] of one layer are from a target [*shape]: [k]."""
+
+    @abstractmethod
+    def __call__(self, gradients: Tensor, target: Tensor) -> Tensor:
+        """One distance for each of the k gradients."""
+
+
+@dataclass(frozen=True)
+class Squared(Distance):
+    """Sum of squared differences."""
+
+    def __call__(self, gradients: Tensor, target: Tensor) -> Tensor:
+        return (gradients - target).square().flatten(1).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class L1(Distance):
+    """Sum of absolute differences."""
+
+    def __call__(self, gradients: Tensor, target: Tensor) -> Tensor:
+        return (gradients - target).abs().flatten(1).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class RowCosine(Distance):
+    """Sum over output units of one minus the cosine between the rows of that unit."""
+
+    epsilon: float = 1e-6
+
+    def __call__(self, gradients: Tensor, target: Tensor) -> Tensor:
+        rows, wanted = gradients.flatten(2), target.flatten(1)
+        lengths: Tensor = torch.linalg.vector_norm(rows, dim=2) * torch.linalg.vector_norm(wanted, dim=1)
+        return (1 - (rows * wanted).sum(dim=2) / (lengths + self.epsilon)).sum(dim=1)
+
+
+class Objective(ABC):
+    """D(S_[n], B; θ): images are normalised and augmented, and belong to one class."""
+
+    distance: Distance  # D itself, by which features are compared too
+
+    @abstractmethod
+    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+        """The real side, computed once and shared by all sizes."""
+
+    @abstractmethod
+    def distances(
+        self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]
+    ) -> Match:
+        """The distance of every prefix `synthetic[:end]`; `ends` increase, the last is the whole."""
+
+
+@dataclass(frozen=True)
+class GradientMatching(Objective):
+    """Compare the gradients of the cross-entropy with respect to the convolution weights.
+
+    Biases and norms are not compared, nor is the classifier unless `classifier` is set.
+    """
+
+    distance: Distance = Squared()  # noqa: RUF009  (immutable)
+    classifier: bool = False
+
+    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+        features = theta.features(real)
+        loss = F.cross_entropy(theta.scores(features), _labels(real, label))
+        weights = [layer.weight for layer in self._layers(theta)]
+        return Target(torch.autograd.grad(loss, weights), features.detach())
+
+    def distances(
+        self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]
+    ) -> Match:
+        layers = self._layers(theta)
+        with _recorded(layers) as passed:
+            features = theta.features(synthetic)
+            scores = theta.scores(features)
+        loss = F.cross_entropy(scores, _labels(synthetic, label), reduction="sum")
+        outputs = [passed[layer][1] for layer in layers]
+        slopes = torch.autograd.grad(loss, outputs, create_graph=True)
+        total = torch.zeros(len(ends), device=synthetic.device, dtype=synthetic.dtype)
+        sizes = torch.tensor(ends, device=synthetic.device, dtype=synthetic.dtype)
+        for layer, slope, wanted in zip(layers, slopes, target.gradients, strict=True):
+            stretches = _stretch_gradients(layer, passed[layer][0], slope, ends)  # [k, *weight]
+            means = stretches.cumsum(dim=0) / sizes.reshape(-1, *[1] * wanted.dim())
+            total = total + self.distance(means, wanted)
+        return Match(total, features.detach())
+
+    def _layers(self, theta: Network) -> list[nn.Conv2d | nn.Linear]:
+        matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
+        return [module for module in theta.modules() if isinstance(module, matched)]
+
+
+def _labels(images: Tensor, label: int) -> Tensor:
+    return torch.full((len(images),), label, dtype=torch.long, device=images.device)
+
+
+@contextmanager
+def _recorded(
+    layers: Sequence[nn.Conv2d | nn.Linear],
+) -> Iterator[dict[nn.Module, tuple[Tensor, Tensor]]]:
+    """What goes into and comes out of each layer during a forward pass."""
+    passed: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        passed[layer] = (inputs[0], output)
+
+    handles = [layer.register_forward_hook(record) for layer in layers]
+    try:
+        yield passed
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _stretch_gradients(
+    layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]
+) -> Tensor:
+    """The weight gradient summed over each stretch of images between two ends, [k, *weight]."""
+    starts = [0, *ends[:-1]]
+    return torch.stack(
+        [
+            _weight_gradient(layer, inputs[start:end], slopes[start:end])
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    )
+
+
+def _weight_gradient(layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return slopes.T @ inputs
+    gradient: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
+        inputs, layer.weight.shape, slopes, layer.stride, layer.padding, layer.dilation, layer.groups
+    )
+    return gradient

@@ -1,0 +1,32 @@
+"""What every network offers, and how one is made anew from a key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class Network(nn.Module, ABC):
+    """A classifier whose last features can be seen."""
+
+    @abstractmethod
+    def features(self, images: Tensor) -> Tensor:
+        """Images [B, ch, h, w] to features [B, F]: the flattened output of the last block."""
+
+    @abstractmethod
+    def scores(self, features: Tensor) -> Tensor:
+        """Features [B, F] to class scores [B, C]."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images [B, ch, h, w] to class scores [B, C]."""
+        return self.scores(self.features(images))
+
+
+def fresh(build: Callable[[], Network], key: int, device: torch.device) -> Network:
+    """A newly initialised network that depends on `key` alone; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key)
+        return build().to(device)

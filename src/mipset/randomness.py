@@ -1,0 +1,54 @@
+"""Randomness is addressed, not consumed (law 6).
+
+Every draw comes from a generator of its own, keyed by the seed, the purpose of the draw and where it stands in the
+run. Nothing depends on what was drawn before: a run that was killed and resumed, or shared out over processes,
+draws the same numbers as one that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+
+import torch
+
+
+class Purpose(Enum):
+    """What a draw is for: two purposes never share a stream."""
+
+    INITIAL_PIXELS = "initial pixels"
+    NETWORK = "network"
+    REAL_BATCH = "real batch"
+    MATCH_AUGMENTATION = "match augmentation"
+    TRAIN_BATCH = "train batch"
+    TRAIN_AUGMENTATION = "train augmentation"
+    EVALUATION_NETWORK = "evaluation network"
+    EVALUATION_BATCH = "evaluation batch"
+    EVALUATION_AUGMENTATION = "evaluation augmentation"
+
+
+def key(seed: int, purpose: Purpose, *address: int) -> int:
+    """A 63-bit seed for one place in a run, the same on every machine."""
+    text = "/".join([str(seed), purpose.value, *map(str, address)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def generator(seed: int, purpose: Purpose, *address: int) -> torch.Generator:
+    """A generator on the CPU for one place in a run; what it draws is then moved where it is used."""
+    return torch.Generator().manual_seed(key(seed, purpose, *address))
+
+
+def permutation(size: int, seed: int, purpose: Purpose, *address: int) -> torch.Tensor:
+    """A shuffled 0..size-1."""
+    return torch.randperm(size, generator=generator(seed, purpose, *address))
+
+
+def shuffled_batch(
+    items: int, batch: int, step: int, seed: int, purpose: Purpose, *address: int
+) -> torch.Tensor:
+    """Batch number `step` of an endless sequence of shuffled epochs, the incomplete last batch of each dropped.
+
+    Which epoch the step falls into follows from `step` alone, so no position has to be remembered.
+    """
+    epoch, place = divmod(step, items // batch)
+    return permutation(items, seed, purpose, *address, epoch)[place * batch : (place + 1) * batch]

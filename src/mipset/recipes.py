@@ -1,0 +1,335 @@
+"""Recipes: one frozen, flat, documented set of settings, and how it becomes the parts of Algorithm 1.
+
+Every field is a flag of `mipset condense`. The defaults are the paper's settings for CIFAR-10 at 10 images per class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mipset.errors import SettingError, choices
+
+if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not installed
+    import torch
+
+    from mipset.artifact import Artifact
+    from mipset.augment import Augmentation
+    from mipset.condense import Parts, Step
+    from mipset.data import Dataset
+    from mipset.matching import Distance
+    from mipset.networks import Network
+    from mipset.subsets import FreezeRule, Policy
+
+POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
+FREEZE_RULES = ("ratchet", "predecessor", "never")
+DISTANCES = ("squared", "l1", "row-cosine")
+INITIALISATIONS = ("mix", "noise")
+NETWORKS = ("convnet",)
+
+
+def _setting(default: Any, text: str, *, among: Sequence[str] = (), least: float | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "choices": tuple(among), "least": least})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what a condensation gives, beside the data."""
+
+    ipc: int = _setting(10, "N, stored images per class", least=1)
+    policy: str = _setting("mdc", "which sizes count: none is the paper's Baseline C", among=POLICIES)
+    period: int = _setting(100, "Δt, outer iterations between two selections (mdc)", least=1)
+    freeze: str = _setting(
+        "ratchet", "as released, as in the paper's equation, or not at all (mdc)", among=FREEZE_RULES
+    )
+    subset_weight: float = _setting(1.0, "how much the subset losses count beside the base loss", least=0)
+    prefix_weights: str = _setting("one", "every-prefix: `one`, `size`, or N numbers such as 1,1,2")
+    round_distances: int = _setting(
+        -1, "decimals of feature distances before they are compared; -1 keeps all", least=-1
+    )
+    factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1)
+    init: str = _setting("mix", "first pixels: tiles of real images, or noise", among=INITIALISATIONS)
+    distance: str = _setting("squared", "between gradients of the convolution weights", among=DISTANCES)
+    network: str = _setting("convnet", "architecture to condense with", among=NETWORKS)
+    width: int = _setting(128, "channels of the network", least=1)
+    depth: int = _setting(3, "blocks of the network", least=1)
+    outer: int = _setting(2000, "T, outer iterations, each with a new network", least=1)
+    inner: int = _setting(100, "E, inner iterations, between which the network is trained", least=1)
+    real_batch: int = _setting(64, "real images per class in one match", least=1)
+    pixel_lr: float = _setting(0.005, "λ at 10 images per class of 32 x 32 pixels; scaled with both", least=0)
+    pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
+    match_augment: str = _setting("color_crop_cutout", "one draw for real and synthetic images of a match")
+    train_images: int = _setting(2000, "real images the network learns from per inner iteration", least=0)
+    train_batch: int = _setting(64, "real images per training step of the network", least=1)
+    train_augment: str = _setting("color_crop", "a draw for each image the network learns from")
+    cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0)
+    network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
+    network_momentum: float = _setting(0.9, "momentum of the network", least=0)
+    network_decay: float = _setting(5e-4, "weight decay of the network", least=0)
+    seed: int = _setting(0, "of everything that is drawn", least=0)
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value: Any = getattr(self, f.name)
+            flag = flag_of(f.name)
+            kinds: dict[str, Any] = {"int": (int,), "float": (int, float), "str": (str,)}
+            if not isinstance(value, kinds[str(f.type)]) or isinstance(value, bool):
+                raise SettingError(f"{flag} must be {f.type}, not {value!r}.")
+            if f.metadata["choices"] and value not in f.metadata["choices"]:
+                raise SettingError(f"{flag} cannot be {value!r}: choose {choices(f.metadata['choices'])}.")
+            least = f.metadata["least"]
+            if least is not None and not least <= value < float("inf"):
+                raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and finite.")
+        for name in ("pixel_momentum", "network_momentum"):
+            if getattr(self, name) >= 1:
+                raise SettingError(f"{flag_of(name)} cannot be {getattr(self, name)}: it must be below 1.")
+        if self.cutmix > 1:
+            raise SettingError(f"--cutmix cannot be {self.cutmix}: it is a probability.")
+        if self.prefix_weights != "one" and self.policy != "every-prefix":
+            raise SettingError(
+                f"--prefix-weights {self.prefix_weights} needs --policy every-prefix, not {self.policy}."
+            )
+        if len(self.size_weights) != self.ipc:
+            raise SettingError(
+                f"--prefix-weights cannot be {self.prefix_weights!r}: choose one, size, or {self.ipc} numbers "
+                f"separated by commas, one for each size."
+            )
+
+    def replace(self, **changes: Any) -> Self:
+        """The same recipe with some settings changed."""
+        known = {f.name for f in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise SettingError(f"a recipe has no setting {name!r}: choose {choices(sorted(known))}.")
+        return replace(self, **changes)
+
+    @property
+    def size_weights(self) -> tuple[float, ...]:
+        """w_1..w_N of every-prefix: the whole set counts one unless given, a subset `subset_weight` times its own."""
+        if self.prefix_weights == "one":
+            weights = [1.0] * self.ipc
+        elif self.prefix_weights == "size":
+            weights = [n / self.ipc for n in range(1, self.ipc + 1)]
+        else:
+            try:
+                weights = [float(part) for part in self.prefix_weights.split(",")]
+            except ValueError:
+                return ()
+        return (*(self.subset_weight * w for w in weights[:-1]), weights[-1])
+
+    def scaled_pixel_lr(self, size: tuple[int, int]) -> float:
+        """λ for these images: gradients of a mean over N images shrink with N, and with the number of pixels."""
+        return self.pixel_lr * (self.ipc / 10) * (size[0] * size[1] / 32**2)
+
+
+def flag_of(name: str) -> str:
+    """How a setting is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class NamedRecipe:
+    """A recipe for a dataset, with what it promises."""
+
+    dataset: str
+    recipe: Recipe
+    promise: str
+
+
+PAPER_CIFAR10 = Recipe()
+
+_CPU = PAPER_CIFAR10.replace(width=64, outer=10, inner=10, train_images=512, period=2)
+
+RECIPES = {
+    "demo": NamedRecipe(
+        "fashion-mini",
+        _CPU.replace(width=32, outer=6, train_images=256),
+        "about a minute on 2 cores",
+    ),
+    "cifar10-cpu": NamedRecipe("cifar10", _CPU, "under 20 minutes on 2 cores"),
+    "paper-cifar10-ipc10": NamedRecipe("cifar10", PAPER_CIFAR10, "the paper's settings"),
+}
+
+
+def recipe(name: str, **changes: Any) -> Recipe:
+    """A named recipe, with some settings changed."""
+    if name not in RECIPES:
+        raise SettingError(f"there is no recipe {name!r}: choose {choices(RECIPES)}.")
+    return RECIPES[name].recipe.replace(**changes)
+
+
+def _policy(r: Recipe, classes: int) -> Policy:
+    from mipset.subsets import EveryPrefix, FullSetOnly, MostLearnableSubset, PerClass
+
+    def mdc() -> MostLearnableSubset:
+        decimals = None if r.round_distances < 0 else r.round_distances
+        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals)
+
+    makers: dict[str, Callable[[], Policy]] = {
+        "none": lambda: FullSetOnly(r.ipc),
+        "mdc": mdc,
+        "mdc-per-class": lambda: PerClass(tuple(mdc() for _ in range(classes))),
+        "every-prefix": lambda: EveryPrefix(r.size_weights),
+    }
+    return makers[r.policy]()
+
+
+def _freeze_rule(r: Recipe) -> FreezeRule:
+    from mipset.subsets import NeverFreeze, Predecessor, Ratchet
+
+    rules: dict[str, FreezeRule] = {
+        "ratchet": Ratchet(),
+        "predecessor": Predecessor(),
+        "never": NeverFreeze(),
+    }
+    return rules[r.freeze]
+
+
+def _distance(r: Recipe) -> Distance:
+    from mipset.matching import L1, RowCosine, Squared
+
+    distances: dict[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
+    return distances[r.distance]
+
+
+def augmentation(names: str) -> Augmentation:
+    """`color_crop_cutout` as an augmentation of the IDC kind; `none` is one that does nothing."""
+    from mipset.augment import IDC
+
+    return IDC(() if names == "none" else tuple(names.split("_")))
+
+
+def network_builder(
+    name: str, shape: tuple[int, int, int], classes: int, width: int, depth: int
+) -> Callable[[], Network]:
+    """What makes a new network of the named architecture for images [ch, h, w]."""
+    from mipset.networks import ConvNet
+
+    channels, size = shape[0], shape[1:]
+    makers: dict[str, Callable[[], Network]] = {
+        "convnet": lambda: ConvNet(channels, classes, size, width, depth)
+    }
+    if name not in makers:
+        raise SettingError(f"there is no network {name!r}: choose {choices(makers)}.")
+    return makers[name]
+
+
+def assemble(r: Recipe, data: Dataset, device: torch.device) -> Parts:
+    """The parts of Algorithm 1 for this recipe and these data."""
+    import torch
+
+    from mipset.condense import Parts
+    from mipset.learners import TrainedOnReal
+    from mipset.matching import GradientMatching
+    from mipset.sampling import ShuffledEpochs
+    from mipset.synthetic import Synthetic, formation, from_noise, from_real
+    from mipset.training import Images, TrainingRule
+
+    _check_fit(r, data)
+    pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
+    real = Images.of(pixels, labels, data.mean, data.std, device)
+    form = formation(r.factor)
+    if r.init == "noise":
+        first = from_noise((r.ipc, data.classes, *data.shape), r.seed)
+    else:
+        first = from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, form)
+    rule = TrainingRule(
+        r.network_lr, r.network_momentum, r.network_decay, augmentation(r.train_augment), r.cutmix
+    )
+    return Parts(
+        S=Synthetic(
+            first.to(device),
+            form,
+            data.mean,
+            data.std,
+            rate=r.scaled_pixel_lr(data.shape[1:]),
+            momentum=r.pixel_momentum,
+        ),
+        objective=GradientMatching(_distance(r)),
+        sampler=ShuffledEpochs(real, data.classes, r.real_batch, r.seed),
+        learner=TrainedOnReal(
+            network_builder(r.network, data.shape, data.classes, r.width, r.depth),
+            real,
+            rule,
+            batch=r.train_batch,
+            batches=-(-r.train_images // r.train_batch),
+            inner=r.inner,
+            seed=r.seed,
+        ),
+        policy=_policy(r, data.classes),
+        augmentation=augmentation(r.match_augment),
+        T=r.outer,
+        E=r.inner,
+        seed=r.seed,
+    )
+
+
+def _check_fit(r: Recipe, data: Dataset) -> None:
+    """Law 8: what the recipe asks for and the data do not have is an error."""
+    import numpy as np
+
+    counts = np.bincount(data.train.labels, minlength=data.classes)
+    fewest = int(counts.argmin())
+    have, name = int(counts[fewest]), data.class_names[fewest]
+    if have < r.real_batch:
+        raise SettingError(
+            f"class {name!r} has {have} training images, fewer than --real-batch {r.real_batch}: "
+            f"choose {have} or less, or add images."
+        )
+    if r.init == "mix" and have < r.ipc * r.factor**2:
+        raise SettingError(
+            f"class {name!r} has {have} training images, but --ipc {r.ipc} with --factor {r.factor} starts from "
+            f"{r.ipc * r.factor**2}: choose a smaller --ipc or --factor, or --init noise."
+        )
+    if len(data.train) < r.train_batch:
+        raise SettingError(
+            f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}."
+        )
+    if r.factor > min(data.shape[1:]):
+        raise SettingError(
+            f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels."
+        )
+
+
+def run(r: Recipe, data: Dataset, device: str = "cpu") -> Iterator[Step]:
+    """Condense `data` by the recipe: yields after every inner iteration."""
+    import torch
+
+    from mipset.condense import condense
+
+    return condense(assemble(r, data, torch.device(device)))
+
+
+def public_name(dataset: str) -> str:
+    """`folder:/home/me/pets` as `folder:pets`."""
+    kind, colon, path = dataset.partition(":")
+    return kind + colon + Path(path).name
+
+
+def pack(
+    step: Step, r: Recipe, data: Dataset, loaded_with: Mapping[str, int | None] | None = None
+) -> Artifact:
+    """What `step` has condensed, as it is shipped: uint8, with everything needed to use it.
+
+    Of a path only its last part is kept, since files are published. `loaded_with` is what `load` needs beside the name.
+    """
+    from mipset import __version__
+    from mipset.artifact import Artifact
+    from mipset.synthetic import to_uint8
+
+    return Artifact(
+        images=to_uint8(step.parts.S.pixels).numpy(),
+        factor=r.factor,
+        mean=data.mean,
+        std=data.std,
+        class_names=data.class_names,
+        recipe=asdict(r),
+        provenance={
+            "mipset": __version__,
+            "dataset": public_name(data.name),
+            "sha256": data.sha256,
+            **(loaded_with or {}),
+        },
+    )

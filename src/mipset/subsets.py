@@ -1,0 +1,223 @@
+"""Policies: how much each size counts now, and what is frozen. The equations of the paper's section 3.3.
+
+    N         images per class of the whole set S = S_[N]
+    S_[n]     the subset of the first n images of each class
+    t, Δt     outer iteration (from 1), and the iterations between two selections
+    F_t       feature distance of every subset to the real images B at t
+    R         reduction rate of the feature distance
+    n*_t      size of the most learnable subset, S_MLS(t) = S_[n*_t]; 0 while there is none
+
+A policy answers with one weight per size, so the loss is always `sum_n w_n D(S_[n], B)`, and with the length of the frozen
+prefix. It changes its mind only in `select`, from feature distances alone, at the end of an outer iteration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from mipset.errors import SettingError
+
+State: TypeAlias = dict[str, Any]  # plain numbers and lists, so that it can be written to a file
+
+
+def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """F_t(S_[n], B) = D(mean f_t(S_[n]), mean f_t(B)) for every n (equation 5), from one cumulative mean: [N].
+
+    `f_S` [N * k, F] holds the k decoded images of the first stored image, then those of the second, and so on. `D`
+    compares k rows of vectors [k, 1, F] with one [1, F].
+    """
+    per_image = f_S.reshape(N, -1, f_S.shape[1]).mean(dim=1)  # [N, F]
+    sizes = torch.arange(1, N + 1, device=f_S.device, dtype=f_S.dtype)
+    prefix_means = per_image.cumsum(dim=0) / sizes[:, None]
+    return D(prefix_means[:, None], f_B.mean(dim=0)[None])
+
+
+def reduction_rate(F_now: Sequence[float], F_before: Sequence[float], Δt: int) -> list[float]:
+    """R(S_[n], t) = |F_t - F_{t-Δt}| / Δt (equation 8)."""
+    return [abs(now - before) / Δt for now, before in zip(F_now, F_before, strict=True)]
+
+
+def most_learnable(R: Sequence[float]) -> int:
+    """n*_t = argmax R(S_[n], t) over n in 1..N-1 (equation 9); the smallest of equals."""
+    return max(range(1, len(R) + 1), key=lambda n: R[n - 1])
+
+
+class FreezeRule(ABC):
+    """Which prefix stays as it is while S_[n*_t] is active (equation 10)."""
+
+    @abstractmethod
+    def frozen(self, chosen: Sequence[int], before: int) -> int:
+        """The frozen length, from all sizes chosen so far (the last is n*_t) and the length frozen until now."""
+
+
+@dataclass(frozen=True)
+class Predecessor(FreezeRule):
+    """The paper's equation: S_MLS(t-Δt) is frozen when S_MLS(t) is larger, nothing is when it is smaller."""
+
+    def frozen(self, chosen: Sequence[int], before: int) -> int:
+        if len(chosen) < 2 or chosen[-1] == chosen[-2]:
+            return before
+        return chosen[-2] if chosen[-1] > chosen[-2] else 0
+
+
+@dataclass(frozen=True)
+class Ratchet(FreezeRule):
+    """As released: the largest size ever chosen below n*_t is frozen."""
+
+    def frozen(self, chosen: Sequence[int], before: int) -> int:
+        return max((n for n in chosen if n < chosen[-1]), default=0)
+
+
+@dataclass(frozen=True)
+class NeverFreeze(FreezeRule):
+    """Every image is always updated: the ablation without freezing."""
+
+    def frozen(self, chosen: Sequence[int], before: int) -> int:
+        return 0
+
+
+class Policy(ABC):
+    """How much each size of each class counts now, and what is frozen."""
+
+    @abstractmethod
+    def weights(self, c: int) -> Sequence[float]:
+        """w_1 .. w_N of class `c`."""
+
+    def frozen(self, c: int) -> int:
+        """How many images of class `c` must not change."""
+        return 0
+
+    def measures(self, t: int) -> bool:
+        """Whether outer iteration `t` has to be measured for `select`."""
+        return False
+
+    def select(self, t: int, F: Tensor) -> None:  # noqa: B027
+        """Decide anew at the end of a measured iteration, from `F` [C, N], the mean over its inner iterations."""
+
+    def note(self) -> str:
+        """What it has decided, in a few words for a progress bar."""
+        return ""
+
+    def state(self) -> State:
+        """What has to be remembered to go on later."""
+        return {}
+
+    def restore(self, state: State) -> None:  # noqa: B027
+        """Go on from what `state` remembered."""
+
+
+@dataclass(frozen=True)
+class FullSetOnly(Policy):
+    """Only the whole set counts: basic condensation, the paper's Baseline C."""
+
+    N: int
+
+    def weights(self, c: int) -> Sequence[float]:
+        return [0.0] * (self.N - 1) + [1.0]
+
+
+@dataclass(frozen=True)
+class EveryPrefix(Policy):
+    """Every size counts always: equation 3 in full, with a given weight for each of the sizes 1..N."""
+
+    sizes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not all(0 <= w < float("inf") for w in self.sizes) or sum(self.sizes) <= 0:
+            raise SettingError(
+                f"prefix weights must be finite, at least 0 and not all 0: {list(self.sizes)} are not."
+            )
+
+    def weights(self, c: int) -> Sequence[float]:
+        return self.sizes
+
+
+@dataclass
+class MostLearnableSubset(Policy):
+    """MDC: the whole set counts one, and so does S_MLS, which is chosen anew every Δt outer iterations.
+
+    Distances are measured in the first iteration, after which S_[1] is chosen, and then in every iteration that Δt divides.
+    """
+
+    N: int
+    period: int = 100  # Δt
+    freeze: FreezeRule = field(default_factory=Ratchet)
+    subset_weight: float = 1.0
+    decimals: int | None = None  # the release rounds distances to 2
+    chosen: list[int] = field(default_factory=list)
+    F_before: list[float] | None = None
+    _frozen: int = 0
+
+    @property
+    def n_star(self) -> int:
+        """n*_t: the size of the subset that is active now, or 0."""
+        return self.chosen[-1] if self.chosen else 0
+
+    def weights(self, c: int) -> Sequence[float]:
+        w = [0.0] * (self.N - 1) + [1.0]
+        if self.n_star:
+            w[self.n_star - 1] += self.subset_weight
+        return w
+
+    def frozen(self, c: int) -> int:
+        return self._frozen
+
+    def measures(self, t: int) -> bool:
+        return self.N > 1 and (t == 1 or t % self.period == 0)
+
+    def select(self, t: int, F: Tensor) -> None:
+        F_now: list[float] = F.mean(dim=0).tolist()[: self.N - 1]
+        if self.decimals is not None:
+            F_now = [round(value, self.decimals) for value in F_now]
+        if self.F_before is None:
+            self.chosen.append(1)
+        else:
+            self.chosen.append(most_learnable(reduction_rate(F_now, self.F_before, self.period)))
+        self._frozen = self.freeze.frozen(self.chosen, self._frozen)
+        self.F_before = F_now
+
+    def note(self) -> str:
+        return f"subset {self.n_star}, frozen {self._frozen}"
+
+    def state(self) -> State:
+        return {"chosen": list(self.chosen), "F_before": self.F_before, "frozen": self._frozen}
+
+    def restore(self, state: State) -> None:
+        self.chosen, self.F_before, self._frozen = state["chosen"], state["F_before"], state["frozen"]
+
+
+@dataclass(frozen=True)
+class PerClass(Policy):
+    """A policy of its own for every class, each of which sees only its class's distances."""
+
+    policies: tuple[Policy, ...]
+
+    def weights(self, c: int) -> Sequence[float]:
+        return self.policies[c].weights(0)
+
+    def frozen(self, c: int) -> int:
+        return self.policies[c].frozen(0)
+
+    def measures(self, t: int) -> bool:
+        return any(policy.measures(t) for policy in self.policies)
+
+    def select(self, t: int, F: Tensor) -> None:
+        for c, policy in enumerate(self.policies):
+            if policy.measures(t):
+                policy.select(t, F[c : c + 1])
+
+    def note(self) -> str:
+        return "; ".join(dict.fromkeys(policy.note() for policy in self.policies))
+
+    def state(self) -> State:
+        return {"classes": [policy.state() for policy in self.policies]}
+
+    def restore(self, state: State) -> None:
+        for policy, its_state in zip(self.policies, state["classes"], strict=True):
+            policy.restore(its_state)

@@ -1,0 +1,198 @@
+"""The synthetic set S and how its stored pixels become training images.
+
+S is one float tensor `[N, C, ch, h, w]` in [0, 1], rank first, so that S_[n] is `pixels[:n]` (law 1). A formation
+decodes stored images one by one, so the decoded images of a prefix are a prefix of the decoded images (law 2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.errors import SettingError
+from mipset.randomness import Purpose, generator
+
+
+class Formation(ABC):
+    """How one stored image becomes `factor`² training images."""
+
+    @property
+    @abstractmethod
+    def factor(self) -> int:
+        """Tiles along each side of a stored image."""
+
+    @property
+    def images(self) -> int:
+        """Training images in one stored image."""
+        return self.factor**2
+
+    @abstractmethod
+    def decode(self, stored: Tensor) -> Tensor:
+        """[n, ch, h, w] to [n * factor², ch, h, w], stored image by stored image."""
+
+    @abstractmethod
+    def encode(self, images: Tensor) -> Tensor:
+        """[n * factor², ch, h, w] to [n, ch, h, w]: shrink images so that decoding gives them back, coarser."""
+
+
+@dataclass(frozen=True)
+class Plain(Formation):
+    """One stored image is one training image."""
+
+    @property
+    def factor(self) -> int:
+        return 1
+
+    def decode(self, stored: Tensor) -> Tensor:
+        return stored
+
+    def encode(self, images: Tensor) -> Tensor:
+        return images
+
+
+@dataclass(frozen=True)
+class MultiFormation(Formation):
+    """One stored image is a grid of `tiles` x `tiles` small ones, each enlarged to full size bilinearly.
+
+    Where the size is not divisible, the image is padded with 0.5 on the right and at the bottom before it is cut.
+    """
+
+    tiles: int
+
+    def __post_init__(self) -> None:
+        if self.tiles < 2:
+            raise SettingError(
+                f"multi-formation needs a factor of 2 or more, not {self.tiles}: 1 is Plain()."
+            )
+
+    @property
+    def factor(self) -> int:
+        return self.tiles
+
+    def decode(self, stored: Tensor) -> Tensor:
+        n, channels, height, width = stored.shape
+        f = self.tiles
+        tile_h, tile_w = -(-height // f), -(-width // f)
+        padded = F.pad(stored, (0, tile_w * f - width, 0, tile_h * f - height), value=0.5)
+        grid = padded.reshape(n, channels, f, tile_h, f, tile_w).permute(0, 2, 4, 1, 3, 5)
+        tiles = grid.reshape(n * f * f, channels, tile_h, tile_w)
+        return F.interpolate(tiles, size=(height, width), mode="bilinear", align_corners=False)
+
+    def encode(self, images: Tensor) -> Tensor:
+        f = self.tiles
+        _, channels, height, width = images.shape
+        tile_h, tile_w = -(-height // f), -(-width // f)
+        each = images.reshape(-1, f, f, channels, height, width)
+        stored = images.new_empty(each.shape[0], channels, height, width)
+        for row in range(f):
+            for column in range(f):
+                place = (
+                    slice(row * tile_h, min(height, (row + 1) * tile_h)),
+                    slice(column * tile_w, min(width, (column + 1) * tile_w)),
+                )
+                target = stored[:, :, place[0], place[1]]
+                target.copy_(F.interpolate(each[:, row, column], size=target.shape[2:], mode="nearest"))
+        return stored
+
+
+def formation(factor: int) -> Formation:
+    """The formation with `factor` tiles along each side."""
+    return Plain() if factor == 1 else MultiFormation(factor)
+
+
+def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
+    """The "mix" initialisation: stored images made of the first `ipc * factor²` real images of each class [N, C, ch, h, w].
+
+    The decoded image j of a class is the real image j, so a smaller set is initialised like a prefix of a larger one.
+    """
+    ranks = [form.encode(images[: ipc * form.images].float() / 255) for images in class_images]
+    return torch.stack(ranks, dim=1)
+
+
+def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
+    """Pixels drawn uniformly from [0, 1], each stored image from a stream of its own, [N, C, ch, h, w]."""
+    ipc, classes = shape[:2]
+    return torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.rand(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c))
+                    for c in range(classes)
+                ]
+            )
+            for n in range(ipc)
+        ]
+    )
+
+
+def to_uint8(pixels: Tensor) -> Tensor:
+    """What is shipped: [0, 1] rounded to the nearest of 256 grey levels."""
+    return (pixels.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+
+
+class Synthetic:
+    """S: the stored pixels [N, C, ch, h, w], how they decode, and how they move.
+
+    They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser after
+    every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps. Coasting is
+    a geometric sum: it is applied at once, so a class's path does not depend on which other classes this process
+    holds. Frozen ranks do not move and keep no momentum (law 3).
+    """
+
+    def __init__(
+        self,
+        pixels: Tensor,
+        form: Formation,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        *,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        self.pixels, self.formation, self.rate, self.momentum = pixels, form, rate, momentum
+        self.velocity = torch.zeros_like(pixels)
+        self._mean, self._std = (
+            torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1)
+            for values in (mean, std)
+        )
+
+    @property
+    def N(self) -> int:  # noqa: N802  (the paper's letter)
+        """Stored images per class."""
+        return self.pixels.shape[0]
+
+    @property
+    def C(self) -> int:  # noqa: N802  (the paper's letter)
+        """Classes."""
+        return self.pixels.shape[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of an image."""
+        return self.pixels.shape[3], self.pixels.shape[4]
+
+    def of_class(self, c: int) -> Tensor:
+        """S_c [N, ch, h, w], ready to be differentiated."""
+        return self.pixels[:, c].clone().requires_grad_()
+
+    def decode(self, stored: Tensor) -> Tensor:
+        """Stored images to normalised training images."""
+        return (self.formation.decode(stored) - self._mean) / self._std
+
+    def step(self, c: int, gradient: Tensor, frozen: int) -> None:
+        """Move class `c` against `gradient` [N, ch, h, w], ranks below `frozen` excepted."""
+        others = self.C - 1
+        velocity = self.velocity[:, c]
+        velocity[:frozen] = 0
+        velocity[frozen:].mul_(self.momentum).add_(gradient[frozen:])
+        steps = sum(self.momentum**k for k in range(others + 1))
+        self.pixels[frozen:, c].sub_(velocity[frozen:], alpha=self.rate * steps)
+        velocity.mul_(self.momentum**others)
+
+    def clamp(self) -> None:
+        """Back into [0, 1]: what can be shipped. What is frozen was clamped before, so it stays as it is."""
+        self.pixels.clamp_(0, 1)

@@ -1,0 +1,75 @@
+"""Text for people: tables and what is known about a file."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from mipset.artifact import Accuracy, Artifact
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as text, the first column to the left and the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def accuracy_table(curves: Mapping[str, Sequence[Accuracy]]) -> str:
+    """One row per curve, one column per size, and the mean over sizes; every cell is a mean and a spread over networks."""
+    sizes = sorted({point.size for points in curves.values() for point in points})
+    head = ["images per class", *map(str, sizes), "mean"]
+    rows = [head]
+    for name, points in curves.items():
+        cells = {p.size: f"{p.mean:.1f} ±{p.std:.1f}" if p.networks > 1 else f"{p.mean:.1f}" for p in points}
+        whole = len(cells) == len(sizes)  # means over different sizes do not compare
+        mean = f"{statistics.fmean(p.mean for p in points):.2f}" if whole else "-"
+        rows.append([name, *(cells.get(size, "-") for size in sizes), mean])
+    return in_columns(rows)
+
+
+def byte_count(count: int) -> str:
+    """`512 B`, `30.7 kB`, `3.1 MB`."""
+    for unit, size in (("MB", 1_000_000), ("kB", 1_000)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def description(artifact: Artifact) -> str:
+    """What a file holds, where it comes from, and how good each size is known to be."""
+    ranks, classes, channels, height, width = artifact.images.shape
+    rank_bytes = artifact.images[0].nbytes
+    per = artifact.factor**2
+    rows = [
+        ["images", f"{ranks} per class, {classes} classes, {channels} x {height} x {width} pixels"],
+        [
+            "decoding",
+            f"{per} training images in each" if per > 1 else "none: a stored image is a training image",
+        ],
+        [
+            "bytes",
+            f"{byte_count(rank_bytes)} for each image per class, {byte_count(ranks * rank_bytes)} in all",
+        ],
+        ["classes", ", ".join(artifact.class_names)],
+        [
+            "from",
+            ", ".join(f"{key} {value}" for key, value in artifact.provenance.items() if value is not None),
+        ],
+        ["recipe", ", ".join(f"{key} {value}" for key, value in artifact.recipe.items())],
+    ]
+    lines = [f"{title:<10}{text}" for title, text in rows if text]
+    for protocol, network in dict.fromkeys((p.protocol, p.network) for p in artifact.accuracy):
+        points = [p for p in artifact.accuracy if (p.protocol, p.network) == (protocol, network)]
+        lines += ["", f"accuracy in % (protocol {protocol}; {network})"]
+        for p in points:
+            bar = "█" * round(p.mean / 2.5)
+            lines.append(f"  {p.size:>4}  {bar:<40}  {p.mean:.1f} ± {p.std:.1f} over {p.networks} networks")
+    if not artifact.accuracy:
+        lines += ["", "accuracy  not measured yet: `mipset evaluate FILE --save` measures it"]
+    return "\n".join(lines)

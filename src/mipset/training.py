@@ -1,0 +1,101 @@
+"""One training step and one accuracy, shared by condensing and evaluating."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mipset.augment import Augmentation, cutmix
+from mipset.networks import Network
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled images of one size: uint8, or float in [0, 1]; `batch` gives them normalised.
+
+    A big set stays in bytes, so it is normalised batch by batch.
+    """
+
+    pixels: Tensor  # [n, ch, h, w]
+    labels: Tensor  # [n]
+    mean: Tensor  # [ch, 1, 1]
+    std: Tensor  # [ch, 1, 1]
+
+    @classmethod
+    def of(
+        cls,
+        pixels: Tensor,
+        labels: Tensor,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        device: torch.device,
+    ) -> Images:
+        """Put everything on one device."""
+        level, spread = (torch.tensor(values, device=device).reshape(-1, 1, 1) for values in (mean, std))
+        return cls(pixels.to(device), labels.to(device), level, spread)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[2], self.pixels.shape[3]
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] to zero mean and unit deviation per channel."""
+        return (images - self.mean) / self.std
+
+    def batch(self, indices: Tensor | slice) -> Tensor:
+        """The normalised images at `indices`."""
+        if isinstance(indices, Tensor):
+            indices = indices.to(self.pixels.device)
+        chosen = self.pixels[indices]
+        return self.normalise(chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen)
+
+
+@dataclass(frozen=True)
+class TrainingRule:
+    """How a network learns from labelled images: SGD, an augmentation for each image, CutMix."""
+
+    rate: float
+    momentum: float
+    decay: float
+    augmentation: Augmentation
+    mix: float
+
+    def optimiser(self, theta: Network) -> torch.optim.SGD:
+        """A new optimiser for all parameters of θ."""
+        return torch.optim.SGD(
+            theta.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay
+        )
+
+    def step(
+        self,
+        theta: Network,
+        optimiser: torch.optim.SGD,
+        images: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        """One step on normalised images."""
+        size = (images.shape[2], images.shape[3])
+        draw = self.augmentation.draw(generator, size, images=len(images))
+        mixed = cutmix(draw(images), labels, generator, self.mix)
+        optimiser.zero_grad(set_to_none=True)
+        mixed.loss(theta(mixed.images)).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+@torch.no_grad()
+def accuracy(theta: Network, images: Images, batch: int = 500) -> float:
+    """The share of images that θ classifies correctly, in percent."""
+    theta.eval()
+    right = 0
+    for start in range(0, len(images), batch):
+        part = slice(start, start + batch)
+        right += int((theta(images.batch(part)).argmax(dim=1) == images.labels[part]).sum())
+    theta.train()
+    return 100 * right / len(images)

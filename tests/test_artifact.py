@@ -1,0 +1,574 @@
+"""The file: its bytes, its prefixes, and what is said about files that are not what they should be."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors import safe_open
+from safetensors.numpy import load_file, save
+
+import mipset
+from mipset import Accuracy, Artifact, ArtifactError, files, read
+from mipset.artifact import FORMAT
+
+GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
+SHAPE = (3, 2, 1, 4, 5)  # ranks, classes, channels, height, width
+RANK_BYTES = 2 * 1 * 4 * 5
+
+quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def point(size: int, mean: float = 50.0, network: str = "convnet-3, width 4", protocol: str = "quick") -> Accuracy:
+    return Accuracy(size, mean, 1.25, 3, network, protocol)
+
+
+def example() -> Artifact:
+    """The set in the golden file: fixed in every bit."""
+    pixels = (np.arange(np.prod(SHAPE)) * 7 % 251).astype(np.uint8).reshape(SHAPE)
+    return Artifact(
+        images=pixels,
+        factor=2,
+        mean=(0.25,),
+        std=(0.125,),
+        class_names=("cat", "dög"),
+        recipe={"ipc": 3, "policy": "mdc", "pixel_lr": 0.005},
+        provenance={"dataset": "npz:pets.npz", "sha256": "00" * 32, "mipset": "0.1.0", "size": None},
+        accuracy=(point(1, 41.5), point(3, 62.0)),
+    )
+
+
+def header_of(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """A safetensors file taken apart by hand: its JSON header and the bytes after it."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def with_description(change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The example as a file whose description (not its images) was changed."""
+    content = example().to_bytes()
+    header, _ = header_of(content)
+    description = json.loads(header["__metadata__"]["mipset"])
+    change(description)
+    return save({"images": example().images}, metadata={"mipset": json.dumps(description)})
+
+
+def refused(path: Path, content: bytes) -> str:
+    """What is said about a file with this content: one sentence, which names the file."""
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    assert message.endswith(".")
+    return message
+
+
+class TestBytes:
+    def test_are_those_of_the_golden_file(self) -> None:
+        assert example().to_bytes() == GOLDEN.read_bytes()
+
+    def test_of_the_golden_file_read_as_the_example(self) -> None:
+        found, expected = read(GOLDEN), example()
+        np.testing.assert_array_equal(found.images, expected.images)
+        for name in ("factor", "mean", "std", "class_names", "recipe", "provenance", "accuracy"):
+            assert getattr(found, name) == getattr(expected, name)
+        assert found.to_bytes() == GOLDEN.read_bytes()
+
+    def test_do_not_depend_on_the_order_of_settings(self) -> None:
+        given = example()
+        turned = dict(reversed(given.recipe.items()))
+        assert list(turned) != list(given.recipe)
+        again = Artifact(given.images, 2, given.mean, given.std, given.class_names, turned, given.provenance)
+        assert again.to_bytes() == Artifact(**{**vars(given), "accuracy": ()}).to_bytes()
+
+    def test_are_plain_safetensors(self) -> None:
+        assert list(load_file(GOLDEN)) == ["images"]
+        np.testing.assert_array_equal(load_file(GOLDEN)["images"], example().images)
+        with safe_open(GOLDEN, framework="numpy") as stored:
+            assert stored.get_slice("images").get_dtype() == "U8"
+            description = json.loads(stored.metadata()["mipset"])
+        assert set(description) == {
+            "format",
+            "formation",
+            "range",
+            "mean",
+            "std",
+            "classes",
+            "recipe",
+            "provenance",
+            "accuracy",
+            "sha256",
+        }
+        assert description["format"] == FORMAT == 1
+        assert description["range"] == [0, 1]
+        assert description["formation"]["factor"] == 2
+
+    def test_of_rank_n_end_where_the_header_says(self) -> None:
+        """Law 1: S_[n] is one range of bytes, right after the header."""
+        content = GOLDEN.read_bytes()
+        header, data = header_of(content)
+        start = len(content) - len(data)
+        assert start % 8 == 0
+        assert header["images"] == {"dtype": "U8", "shape": list(SHAPE), "data_offsets": [0, 3 * RANK_BYTES]}
+        digests = json.loads(header["__metadata__"]["mipset"])["sha256"]
+        for n in range(1, 4):
+            assert content[start : start + n * RANK_BYTES] == example().images[:n].tobytes()
+            rank = content[start + (n - 1) * RANK_BYTES : start + n * RANK_BYTES]
+            assert hashlib.sha256(rank).hexdigest() == digests[n - 1]
+
+    def test_of_a_prefix_are_made_without_mipset(self, tmp_path: Path) -> None:
+        """As FORMAT.md says: the first bytes of the data under a header with a shorter shape and fewer digests."""
+        header, data = header_of(GOLDEN.read_bytes())
+        description = json.loads(header["__metadata__"]["mipset"])
+        description["sha256"] = description["sha256"][:2]
+        description["accuracy"] = [p for p in description["accuracy"] if p["size"] <= 2]
+        header["__metadata__"]["mipset"] = json.dumps(description)
+        header["images"].update(shape=[2, *SHAPE[1:]], data_offsets=[0, 2 * RANK_BYTES])
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path = tmp_path / "two.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data[: 2 * RANK_BYTES])
+        assert read(path).to_bytes() == example().prefix(2).to_bytes()
+
+
+def artifacts() -> st.SearchStrategy[Artifact]:
+    """Any set that can be, in small."""
+    names = st.text(max_size=6)
+    plain = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    settings_ = st.dictionaries(names, plain | names | st.lists(plain, max_size=2), max_size=3)
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Artifact:
+        shape = draw(st.tuples(*(st.integers(1, 4) for _ in range(5))))
+        percent = st.floats(0, 100)
+        points = st.builds(Accuracy, st.integers(1, shape[0]), percent, percent, st.integers(1, 9), names, names)
+        finite = st.floats(allow_nan=False, allow_infinity=False)
+        positive = st.floats(min_value=1e-300, allow_infinity=False)
+        images: npt.NDArray[np.uint8] = draw(hnp.arrays(np.uint8, shape))
+        return Artifact(
+            images=images,
+            factor=draw(st.integers(1, min(shape[3:]))),
+            mean=tuple(draw(finite) for _ in range(shape[2])),
+            std=tuple(draw(positive) for _ in range(shape[2])),
+            class_names=tuple(draw(names) for _ in range(shape[1])),
+            recipe=draw(settings_),
+            provenance=draw(settings_),
+            accuracy=tuple(draw(st.lists(points, max_size=3))),
+        )
+
+    return build()
+
+
+class TestRoundTrip:
+    @quick
+    @given(artifacts())
+    def test_gives_back_what_was_written(self, tmp_path: Path, written: Artifact) -> None:
+        path = tmp_path / "set.safetensors"
+        written.write(path)
+        found = read(path)
+        assert found.images.dtype == np.uint8
+        np.testing.assert_array_equal(found.images, written.images)
+        for name in ("factor", "mean", "std", "class_names", "recipe", "provenance", "accuracy"):
+            assert getattr(found, name) == getattr(written, name)
+        assert found.to_bytes() == path.read_bytes()
+
+    @quick
+    @given(artifacts())
+    def test_of_every_prefix_is_a_shorter_file_of_the_same_bytes(self, tmp_path: Path, whole: Artifact) -> None:
+        path = tmp_path / "set.safetensors"
+        for n in range(1, whole.ipc + 1):
+            part = whole.prefix(n)
+            np.testing.assert_array_equal(part.images, whole.images[:n])
+            assert part.rank_sha256 == whole.rank_sha256[:n]
+            assert part.accuracy == tuple(p for p in whole.accuracy if p.size <= n)
+            assert (part.ipc, part.factor, part.class_names) == (n, whole.factor, whole.class_names)
+            part.write(path)
+            np.testing.assert_array_equal(read(path).images, whole.images[:n])
+            _, data = header_of(path.read_bytes())
+            assert data == header_of(whole.to_bytes())[1][: len(data)]
+
+    def test_of_images_that_are_not_contiguous(self, tmp_path: Path) -> None:
+        given = example()
+        turned = Artifact(given.images[::-1, :, :, :, ::-1], 2, given.mean, given.std, given.class_names)
+        turned.write(tmp_path / "turned.safetensors")
+        np.testing.assert_array_equal(read(tmp_path / "turned.safetensors").images, turned.images)
+
+    def test_makes_a_file_with_the_usual_permissions(self, tmp_path: Path) -> None:
+        (tmp_path / "usual").touch()
+        example().write(tmp_path / "ours")
+        assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+    def test_takes_text_as_path(self, tmp_path: Path) -> None:
+        example().write(str(tmp_path / "set.safetensors"))
+        assert read(str(tmp_path / "set.safetensors")).ipc == 3
+
+    def test_needs_no_torch(self) -> None:
+        code = (
+            "import sys; sys.modules['torch'] = None\n"
+            "import mipset\n"
+            f"print(mipset.read({str(GOLDEN)!r}).prefix(2).images.sum())"
+        )
+        source = Path(mipset.__file__).parents[1]
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(source)},
+        )
+        assert int(done.stdout) == example().images[:2].sum(dtype=int)
+
+
+class TestPrefix:
+    @pytest.mark.parametrize("n", [-1, 0, 4])
+    def test_of_a_size_that_is_not_there(self, n: int) -> None:
+        with pytest.raises(ArtifactError, match=rf"^there is no subset of size {n}: choose from 1 to 3\.$"):
+            example().prefix(n)
+
+
+class TestAccuracy:
+    def test_of_the_same_size_network_and_protocol_is_replaced(self) -> None:
+        measured = example().with_accuracy([point(3, 70.0), point(2, 55.0), point(1, 30.0, protocol="paper")])
+        assert measured.accuracy == (
+            point(1, 30.0, protocol="paper"),
+            point(1, 41.5),
+            point(2, 55.0),
+            point(3, 70.0),
+        )
+        np.testing.assert_array_equal(measured.images, example().images)
+
+    def test_does_not_depend_on_the_order_of_measuring(self) -> None:
+        points = [point(3, 1.0, network="b"), point(1, 2.0, network="b"), point(2, 3.0, network="a")]
+        assert example().with_accuracy(points) .accuracy == example().with_accuracy(points[::-1]).accuracy
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            Accuracy(4, 50.0, 0.0, 1, "", ""),
+            Accuracy(0, 50.0, 0.0, 1, "", ""),
+            Accuracy(1, 101.0, 0.0, 1, "", ""),
+            Accuracy(1, float("nan"), 0.0, 1, "", ""),
+            Accuracy(1, 50.0, -1.0, 1, "", ""),
+            Accuracy(1, 50.0, 0.0, 0, "", ""),
+        ],
+    )
+    def test_that_cannot_be(self, wrong: Accuracy) -> None:
+        with pytest.raises(ArtifactError, match="cannot be"):
+            example().with_accuracy([wrong])
+
+
+class TestContradictions:
+    """What cannot be written need not be read."""
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"images": np.zeros(SHAPE, np.float32)}, r"images must be uint8 .* float32 \[3, 2, 1, 4, 5\]"),
+            ({"images": np.zeros(SHAPE[1:], np.uint8)}, r"images must be .* uint8 \[2, 1, 4, 5\]"),
+            ({"images": np.zeros((0, *SHAPE[1:]), np.uint8)}, "not empty"),
+            ({"class_names": ("cat",)}, "2 classes of images, but 1 class names"),
+            ({"mean": (0.5, 0.5)}, "one value for each of 1 channels"),
+            ({"std": ()}, "one value for each of 1 channels"),
+            ({"mean": (float("nan"),)}, "must be finite"),
+            ({"std": (0.0,)}, "std above 0"),
+            ({"std": (float("inf"),)}, "must be finite"),
+            ({"factor": 0}, "factor of 0 does not cut 4 x 5 pixels"),
+            ({"factor": 5}, "factor of 5 does not cut 4 x 5 pixels"),
+        ],
+    )
+    def test_are_errors(self, changes: dict[str, Any], reason: str) -> None:
+        with pytest.raises(ArtifactError, match=reason):
+            Artifact(**{**vars(example()), **changes})
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), np.float32(1)])
+    def test_in_values_that_json_does_not_have(self, tmp_path: Path, value: object) -> None:
+        odd = Artifact(**{**vars(example()), "recipe": {"pixel_lr": value}})
+        with pytest.raises(ArtifactError, match="plain JSON values"):
+            odd.write(tmp_path / "odd.safetensors")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestDamage:
+    @pytest.mark.parametrize("rank", [1, 2, 3])
+    def test_of_one_pixel_names_the_rank(self, tmp_path: Path, rank: int) -> None:
+        content = bytearray(example().to_bytes())
+        content[len(content) - 3 * RANK_BYTES + rank * RANK_BYTES - 1] ^= 1
+        assert f"image {rank} of each class was altered" in refused(tmp_path / "a", bytes(content))
+
+    def test_by_cutting_at_any_byte(self, tmp_path: Path) -> None:
+        content = example().to_bytes()
+        header = len(content) - 3 * RANK_BYTES
+        places = {0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, header + RANK_BYTES, len(content) - 1}
+        for length in sorted(places):
+            assert "not a whole safetensors file" in refused(tmp_path / "cut", content[:length])
+
+    def test_by_appending(self, tmp_path: Path) -> None:
+        assert "not a whole safetensors file" in refused(tmp_path / "long", example().to_bytes() + b"\0")
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            pytest.param(b"\x89PNG\r\n\x1a\n" + bytes(100), id="a picture"),
+            pytest.param(b"<html><body>404 not found</body></html>", id="a web page"),
+            pytest.param(struct.pack("<Q", 2**63) + b"{}", id="a header of 8 EiB"),
+            pytest.param(struct.pack("<Q", 90_000_000) + b"{}", id="a header longer than the file"),
+            pytest.param(struct.pack("<Q", 0), id="a header of nothing"),
+            pytest.param(struct.pack("<Q", 2) + b"\xff\xfe", id="a header that is not UTF-8"),
+            pytest.param(struct.pack("<Q", 2) + b"[]", id="a header that is a list"),
+            pytest.param(
+                (text := b'{"images":{"dtype":"U8","shape":[9999999999,9999999999,9999999999],"data_offsets":[0,4]}}')
+                and struct.pack("<Q", len(text)) + text + bytes(4),
+                id="a shape beyond all numbers",
+            ),
+            pytest.param(
+                (text := b'{"images":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}}')
+                and struct.pack("<Q", len(text)) + text + bytes(4),
+                id="offsets that go backwards",
+            ),
+        ],
+    )
+    def test_beyond_safetensors(self, tmp_path: Path, content: bytes) -> None:
+        assert "not a whole safetensors file" in refused(tmp_path / "odd", content)
+
+    @pytest.mark.parametrize(
+        ("tensors", "metadata", "reason"),
+        [
+            ({"images": example().images}, None, "not one of mipset's"),
+            ({"images": example().images}, {"format": "np"}, "not one of mipset's"),
+            ({"pixels": example().images}, {"mipset": "{}"}, "not one of mipset's"),
+            ({"images": example().images, "more": np.zeros(3)}, {"mipset": "{}"}, "not one of mipset's"),
+            ({"images": example().images.astype(np.int8)}, {"mipset": "{}"}, "type I8, not U8"),
+            ({"images": example().images.astype(np.float64)}, {"mipset": "{}"}, "type F64, not U8"),
+            ({"images": example().images}, {"mipset": ""}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": "{"}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": "{}"}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": "[1]"}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": "null"}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": "[" * 100_000}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": '{"format":' + "9" * 5000 + "}"}, "cannot be understood"),
+        ],
+    )
+    def test_of_another_kind_of_safetensors_file(
+        self, tmp_path: Path, tensors: dict[str, npt.NDArray[Any]], metadata: dict[str, str] | None, reason: str
+    ) -> None:
+        assert reason in refused(tmp_path / "other", save(tensors, metadata))
+
+    @pytest.mark.parametrize("version", [2, 0, -1, "1", 1.0, True, None, [1]])
+    def test_by_a_format_this_version_does_not_know(self, tmp_path: Path, version: object) -> None:
+        message = refused(tmp_path / "new", with_description(lambda d: d.update(format=version)))
+        assert f"its format is {version!r}, and this version of mipset reads 1." in message
+
+    @pytest.mark.parametrize(
+        "name",
+        ["format", "formation", "mean", "std", "classes", "recipe", "provenance", "accuracy", "sha256"],
+    )
+    def test_by_leaving_a_field_out(self, tmp_path: Path, name: str) -> None:
+        assert name in refused(tmp_path / "less", with_description(lambda d: d.pop(name)))
+
+    @pytest.mark.parametrize(
+        "field",
+        [
+            {"formation": {}},
+            {"formation": None},
+            {"formation": {"factor": 9}},
+            {"formation": {"factor": 1.5}},
+            {"formation": {"factor": True}},
+            {"mean": []},
+            {"mean": "5"},
+            {"mean": [None]},
+            {"mean": [float("nan")]},
+            {"mean": [10**400]},
+            {"std": [0]},
+            {"std": [float("inf")]},
+            {"std": {"0": 1}},
+            {"classes": ["cat"]},
+            {"classes": "cd"},
+            {"classes": {"cat": 1, "dog": 2}},
+            {"recipe": []},
+            {"recipe": [["ipc", 3]]},
+            {"recipe": {"pixel_lr": float("inf")}},
+            {"provenance": None},
+            {"accuracy": {}},
+            {"accuracy": [{}]},
+            {"accuracy": [{**vars(point(1)), "size": 4}]},
+            {"accuracy": [{**vars(point(1)), "size": 0}]},
+            {"accuracy": [{**vars(point(1)), "size": "1"}]},
+            {"accuracy": [{**vars(point(1)), "mean": 1e300}]},
+            {"accuracy": [{**vars(point(1)), "mean": float("nan")}]},
+            {"accuracy": [{**vars(point(1)), "networks": 0}]},
+            {"sha256": []},
+            {"sha256": ["00" * 32] * 4},
+            {"sha256": ["00" * 32] * 3},
+            {"sha256": [None] * 3},
+            {"sha256": "abc"},
+        ],
+        ids=str,
+    )
+    def test_by_a_field_that_cannot_be(self, tmp_path: Path, field: dict[str, Any]) -> None:
+        assert "is damaged" in refused(tmp_path / "wrong", with_description(lambda d: d.update(field)))
+
+    def test_does_not_include_fields_that_a_later_version_added(self, tmp_path: Path) -> None:
+        path = tmp_path / "later.safetensors"
+        path.write_bytes(with_description(lambda d: d.update(colour_space="sRGB")))
+        assert read(path).to_bytes() == example().to_bytes()
+
+    @pytest.mark.parametrize("shape", [(6, 1, 4, 5), (3, 2, 4, 5, 1), (120,)])
+    def test_by_another_shape(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        header, _ = header_of(example().to_bytes())
+        content = save({"images": example().images.reshape(shape)}, metadata=header["__metadata__"])
+        assert "is damaged" in refused(tmp_path / "shape", content)
+
+    def test_by_not_being_a_file(self, tmp_path: Path) -> None:
+        with pytest.raises(ArtifactError, match="is a folder"):
+            read(tmp_path)
+        with pytest.raises(ArtifactError, match="there is no file"):
+            read(tmp_path / "nothing")
+        with pytest.raises(ArtifactError, match="there is no file"):
+            read(GOLDEN / "below a file")
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            read(tmp_path / ("long" * 100))
+        (tmp_path / "empty").touch()
+        with pytest.raises(ArtifactError, match="not a whole safetensors file"):
+            read(tmp_path / "empty")
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+    def test_by_being_forbidden(self, tmp_path: Path) -> None:
+        path = tmp_path / "secret"
+        example().write(path)
+        path.chmod(0)
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            read(path)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """The example's bytes with a few changed, cut, doubled or put in, mostly in the header."""
+    content = bytearray(example().to_bytes())
+    for _ in range(draw(st.integers(1, 4))):
+        here = draw(st.integers(0, len(content)))
+        there = draw(st.integers(here, min(len(content), here + 40)))
+        match draw(st.sampled_from(["change", "remove", "insert", "cut", "double"])):
+            case "change":
+                content[here:there] = draw(st.binary(min_size=there - here, max_size=there - here))
+            case "remove":
+                del content[here:there]
+            case "insert":
+                content[here:here] = draw(st.binary(max_size=8) | st.sampled_from([b"0", b"-", b"null", b"9e999"]))
+            case "cut":
+                del content[there:]
+            case "double":
+                content[here:here] = content[here:there]
+    return bytes(content)
+
+
+@st.composite
+def redescribed(draw: st.DrawFn) -> bytes:
+    """Sound safetensors, with any JSON in place of some of the description's fields."""
+    scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    anything = st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    )
+    header, _ = header_of(example().to_bytes())
+    description = json.loads(header["__metadata__"]["mipset"])
+    for name in draw(st.lists(st.sampled_from(sorted(description)), min_size=1, max_size=3)):
+        description[name] = draw(anything)
+    return save({"images": example().images}, metadata={"mipset": json.dumps(description)})
+
+
+def read_or_refuse(path: Path, content: bytes) -> None:
+    """Whatever the bytes: a sound set or an ArtifactError of one line, and a sound set can be written again."""
+    path.write_bytes(content)
+    try:
+        found = read(path)
+    except ArtifactError as error:
+        assert "\n" not in str(error)
+        return
+    np.testing.assert_array_equal(found.images, example().images)
+    found.to_bytes()
+
+
+class TestFuzz:
+    @quick
+    @settings(max_examples=300)
+    @given(content=damaged() | redescribed() | st.binary(max_size=200))
+    def test_always_gives_a_set_or_an_artifact_error(self, tmp_path: Path, content: bytes) -> None:
+        read_or_refuse(tmp_path / "fuzz", content)
+
+    @pytest.mark.slow
+    @quick
+    @settings(max_examples=10_000)
+    @given(content=damaged() | redescribed() | st.binary(max_size=200))
+    def test_always_gives_a_set_or_an_artifact_error_at_length(self, tmp_path: Path, content: bytes) -> None:
+        read_or_refuse(tmp_path / "fuzz", content)
+
+
+class TestWriting:
+    """Whole or not at all."""
+
+    @pytest.mark.parametrize("before", [None, b"precious"])
+    @pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+    def test_on_a_full_disk(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, before: bytes | None
+    ) -> None:
+        path = tmp_path / "set.safetensors"
+        if before is not None:
+            path.write_bytes(before)
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def half(path: Path, write: Callable[[BinaryIO], object]) -> None:
+            def write_half(stream: BinaryIO) -> None:
+                stream.write(b"half")
+                full()
+
+            whole(path, write_half)
+
+        whole = files.write_whole
+        if step == "write":
+            monkeypatch.setattr("mipset.artifact.write_whole", half)
+        elif step == "fsync":
+            monkeypatch.setattr(os, "fsync", full)
+        else:
+            monkeypatch.setattr(Path, "replace", full)
+        with pytest.raises(ArtifactError, match=r"cannot be written: No space left on device\.$"):
+            example().write(path)
+        monkeypatch.undo()
+        assert [entry.name for entry in tmp_path.iterdir()] == ([] if before is None else [path.name])
+        assert before is None or path.read_bytes() == before
+
+    def test_that_is_interrupted_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupt(_: int) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            example().write(tmp_path / "set.safetensors")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_into_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
+            example().write(tmp_path / "nowhere" / "set.safetensors")
+
+    def test_over_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(ArtifactError, match="cannot be written: Is a directory"):
+            example().write(tmp_path / "folder")
+        assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from mipset.augment import (
+    DSA,
+    IDC,
+    OPERATIONS,
+    Affine,
+    Augmentation,
+    Color,
+    Crop,
+    Cutout,
+    Draw,
+    Flip,
+    cutmix,
+)
+from mipset.errors import SettingError
+
+SIZE = (16, 16)
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def images(count: int = 5, seed: int = 1, size: tuple[int, int] = SIZE) -> Tensor:
+    return torch.randn(count, 3, *size, generator=rng(seed), dtype=torch.float64)
+
+
+def whole(*values: float) -> Tensor:
+    return torch.tensor(values)
+
+
+@pytest.mark.parametrize("kind", [IDC, DSA])
+@given(st.integers(0, 500), st.sets(st.sampled_from(OPERATIONS), min_size=1))
+def test_a_shared_draw_is_the_same_for_any_batch(kind: type[Augmentation], seed: int, names: set[str]) -> None:
+    draw = kind(tuple(sorted(names))).draw(rng(seed), SIZE)
+    x = images()
+    torch.testing.assert_close(draw(x)[:2], draw(x[:2]))
+    torch.testing.assert_close(draw(x), draw(x))
+    assert draw(x).shape == x.shape
+
+
+@given(st.integers(0, 500))
+def test_a_draw_for_each_image_equals_shared_draws_with_its_parameters(seed: int) -> None:
+    """Both ways of applying every operation agree."""
+    x = images(4)
+    g = rng(seed)
+    color, crop, cutout = Color.draw(g, 4), Crop.draw(g, 4, SIZE), Cutout.draw(g, 4, SIZE)
+    flip, scale, rotate = Flip.draw(g, 4), Affine.draw_scale(g, 4, False), Affine.draw_rotate(g, 4, True)
+    for i in range(4):
+        one = slice(i, i + 1)
+        alone = [
+            Color(color.brightness[one], color.saturation[one], color.contrast[one]),
+            Crop(crop.down[one], crop.right[one]),
+            Cutout(cutout.row[one], cutout.column[one]),
+            Flip(flip.mirrored[one]),
+            Affine(scale.matrix[one], False),
+            Affine(rotate.matrix[one], True),
+        ]
+        for each, shared in zip((color, crop, cutout, flip, scale, rotate), alone, strict=True):
+            torch.testing.assert_close(each(x)[one], shared(x[one]))
+
+
+def test_color_by_the_formulas() -> None:
+    x = images(2)
+    brighter = x + 0.3
+    grey = brighter.mean(1, keepdim=True)
+    saturated = grey + (brighter - grey) * 0.8
+    level = saturated.mean((1, 2, 3), keepdim=True)
+    expected = level + (saturated - level) * 1.2
+    torch.testing.assert_close(Color(whole(0.8), whole(0.4), whole(0.7))(x), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_neutral_color_changes_nothing() -> None:
+    x = images(2)
+    torch.testing.assert_close(Color(whole(0.5), whole(0.5), whole(0.5))(x), x)
+
+
+def test_crop_shifts_by_whole_pixels_and_fills_with_zero() -> None:
+    x = images(1)
+    moved = Crop(torch.tensor([2]), torch.tensor([-3]))(x)
+    assert torch.equal(moved[:, :, :-2, 3:], x[:, :, 2:, :-3])
+    assert not moved[:, :, -2:].any()
+    assert not moved[:, :, :, :3].any()
+
+
+@given(st.integers(0, 200))
+def test_crop_and_cutout_draw_within_their_bounds(seed: int) -> None:
+    size = (16, 24)
+    crop, cutout = Crop.draw(rng(seed), 50, size), Cutout.draw(rng(seed), 50, size)
+    assert int(crop.down.abs().max()) <= 2
+    assert int(crop.right.abs().max()) <= 3
+    holes = (cutout(torch.ones(50, 1, *size)) == 0).sum(dim=(1, 2, 3))
+    assert int(holes.max()) <= 8 * 12
+    assert int(holes.min()) >= 4 * 6  # a quarter is left when the centre is in a corner
+
+
+def test_cutout_is_a_square_of_half_the_side() -> None:
+    hole = Cutout(torch.tensor([8]), torch.tensor([8]))(torch.ones(1, 1, *SIZE)) == 0
+    assert hole[0, 0].nonzero().min(0).values.tolist() == [4, 4]
+    assert hole[0, 0].nonzero().max(0).values.tolist() == [11, 11]
+    assert int(hole.sum()) == 64
+
+
+def test_flip_and_affine() -> None:
+    x = images(2)
+    assert torch.equal(Flip(torch.tensor([True, False]))(x), torch.stack([x[0].flip(2), x[1]]))
+    assert torch.equal(Flip(torch.tensor([True]))(x), x.flip(3))
+    unit = torch.tensor([[[1.0, 0, 0], [0, 1, 0]]])
+    for corners in (True, False):
+        torch.testing.assert_close(Affine(unit, corners)(x), x)
+    draws = Affine.draw_scale(rng(), 200, False).matrix
+    assert float(draws[:, 0, 0].min()) >= 1 / 1.2
+    assert float(draws[:, 1, 1].max()) <= 1.2
+    assert not torch.equal(draws[:, 0, 0], draws[:, 1, 1])
+    angles = torch.atan2(Affine.draw_rotate(rng(), 200, False).matrix[:, 1, 0], draws.new_tensor(1.0))
+    assert 10 < float(angles.abs().max()) * 180 / math.pi <= 15
+
+
+def test_a_quarter_turn_turns() -> None:
+    x = images(1)
+    turn = torch.tensor([[[0.0, -1, 0], [1, 0, 0]]])
+    torch.testing.assert_close(Affine(turn, False)(x), x.rot90(1, (2, 3)))
+
+
+def kinds(draw: Draw) -> list[type]:
+    return [type(transform) for transform in draw.transforms]
+
+
+def test_idc_composition() -> None:
+    everything = IDC(OPERATIONS)
+    middles = set()
+    for seed in range(40):
+        first, second, middle, last = everything.draw(rng(seed), SIZE).transforms
+        assert [type(first), type(second), type(last)] == [Flip, Color, Cutout]
+        middles.add(type(middle))
+    assert middles == {Crop, Affine}
+    assert kinds(IDC(("cutout", "crop", "color")).draw(rng(), SIZE)) == [Color, Crop, Cutout]
+    assert kinds(IDC(()).draw(rng(), SIZE)) == []
+
+
+def test_dsa_composition() -> None:
+    chosen = [kinds(DSA(OPERATIONS).draw(rng(seed), SIZE)) for seed in range(80)]
+    assert all(len(kind) == 1 for kind in chosen)
+    assert {kind[0] for kind in chosen} == {Color, Crop, Cutout, Flip, Affine}
+
+
+def test_gradients_flow_to_pixels() -> None:
+    x = images(2, size=(8, 8)).requires_grad_()
+    draw = IDC(("color", "scale", "cutout", "flip")).draw(rng(3), (8, 8))
+    assert torch.autograd.gradcheck(draw, x, fast_mode=True)
+
+
+def test_an_unknown_operation() -> None:
+    with pytest.raises(SettingError, match="no augmentation 'blur': choose from color, crop"):
+        IDC(("color", "blur"))
+
+
+@given(st.integers(0, 300))
+def test_cutmix_pastes_one_box_and_weighs_labels_by_its_area(seed: int) -> None:
+    x, labels = torch.arange(6.0)[:, None, None, None].expand(6, 1, 8, 8), torch.arange(6)
+    mixed = cutmix(x, labels, rng(seed), probability=1.0)
+    pasted = (mixed.images != x).float().mean(dim=(1, 2, 3))
+    for i in range(6):
+        expected = 0.0 if mixed.second[i] == mixed.first[i] else 1 - mixed.share
+        assert float(pasted[i]) == pytest.approx(expected)
+        values = set(mixed.images[i].unique().tolist())
+        assert values <= {float(mixed.first[i]), float(mixed.second[i])}
+    scores = torch.randn(6, 6, generator=rng(seed))
+    both = mixed.share * F.cross_entropy(scores, labels) + (1 - mixed.share) * F.cross_entropy(scores, mixed.second)
+    torch.testing.assert_close(mixed.loss(scores), both)
+
+
+def test_cutmix_happens_as_often_as_asked() -> None:
+    x, labels = images(4), torch.arange(4)
+    assert all(cutmix(x, labels, rng(seed), 0.0).share == 1 for seed in range(50))
+    mixed = sum(cutmix(x, labels, rng(seed), 0.5).share < 1 for seed in range(400))
+    assert 150 < mixed < 250

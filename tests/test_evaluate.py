@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+import torch
+
+from mipset.artifact import Artifact
+from mipset.data import Dataset, Split
+from mipset.errors import ArtifactError, DataError, SettingError
+from mipset.evaluate import PROTOCOLS, Architecture, Protocol, Score, curve, decoded, protocol, scores
+
+SHORT = Protocol(epochs=3, batch=16)
+SMALL = Architecture("convnet", 8, 2)
+
+
+@pytest.fixture(scope="module")
+def artifact(toy: Dataset) -> Artifact:
+    """The first real images of each class, as if they had been condensed."""
+    ranks = [[toy.train.images[toy.train.labels == c][n] for c in range(3)] for n in range(8)]
+    return Artifact(np.array(ranks), 1, toy.mean, toy.std, toy.class_names)
+
+
+def test_the_papers_protocol() -> None:
+    p = PROTOCOLS["paper"]
+    assert (p.epochs, p.batch, p.rate, p.momentum, p.decay, p.mix, p.drop) == (1000, 64, 0.01, 0.9, 5e-4, 0.5, 0.2)
+    assert [int(share * p.epochs) for share in p.milestones] == [666, 833]
+    assert p.augment == "color_crop_flip_scale_rotate"
+
+
+def test_unknown_and_impossible_protocols() -> None:
+    with pytest.raises(SettingError, match="no protocol 'slow': choose paper or quick"):
+        protocol("slow")
+    with pytest.raises(SettingError, match="--epochs cannot be 0"):
+        protocol("quick", epochs=0)
+    assert protocol("paper", epochs=7).describe("paper") == "paper, 7 epochs"
+
+
+def test_scores_learn_and_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:
+    def found(sizes: list[int], networks: int, workers: int) -> dict[tuple[int, int], float]:
+        made = scores(
+            artifact,
+            toy,
+            sizes=sizes,
+            networks=networks,
+            protocol=Protocol(epochs=40, batch=16, rate=0.05),
+            architecture=SMALL,
+            workers=workers,
+        )
+        return {(score.size, score.network): score.accuracy for score in made}
+
+    together = found([2, 8], 2, workers=1)
+    assert set(together) == {(8, 0), (8, 1), (2, 0), (2, 1)}
+    assert found([2], 1, workers=1) == {(2, 0): together[2, 0]}
+    assert found([2, 8], 2, workers=2) == together
+    assert min(together[8, 0], together[8, 1]) > 60  # chance is 33
+
+
+def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
+    """Law 7: other test labels change what is counted, not what is learned."""
+
+    def right(labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+        data = Dataset(toy.name, toy.train, Split.of(toy.test.images, labels), toy.class_names, toy.mean, toy.std)
+        (score,) = scores(artifact, data, sizes=[8], networks=1, protocol=SHORT, architecture=SMALL)
+        return score.accuracy
+
+    accuracies = [right((toy.test.labels + shift) % 3) for shift in range(3)]
+    assert sum(accuracies) == pytest.approx(100)  # each prediction is right under exactly one labelling
+
+
+def test_training_images_are_those_of_the_file(toy: Dataset) -> None:
+    """Law 5: decoded from uint8, in the order of ranks and classes."""
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 3, 12, 12)).astype(np.uint8)
+    tiled = Artifact(images, 2, toy.mean, toy.std, toy.class_names)
+    train = decoded(tiled, torch.device("cpu"))
+    assert len(train) == 2 * 3 * 4
+    assert train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
+    assert torch.equal(train.pixels[:12], decoded(tiled.prefix(1), torch.device("cpu")).pixels)
+
+
+def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
+    with pytest.raises(ArtifactError, match="no subset of size 9: choose from 1 to 8"):
+        list(scores(artifact, toy, sizes=[9]))
+    with pytest.raises(SettingError, match="--networks cannot be 0"):
+        list(scores(artifact, toy, sizes=[1], networks=0))
+    small = Artifact(artifact.images[:, :, :, :8], 1, toy.mean, toy.std, toy.class_names)
+    with pytest.raises(DataError, match="dataset it was condensed from"):
+        list(scores(small, toy, sizes=[1]))
+
+
+def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> None:
+    assert Architecture.of(artifact) == Architecture("convnet", 128, 3)
+    known = Artifact(
+        artifact.images, 1, artifact.mean, artifact.std, artifact.class_names, {"network": "convnet", "width": 9, "depth": 2}
+    )
+    assert str(Architecture.of(known)) == "convnet-2, width 9"
+
+
+def test_a_curve_has_mean_and_spread_over_networks() -> None:
+    found = [Score(2, 1, 50.0), Score(1, 0, 30.0), Score(2, 0, 40.0), Score(1, 1, 31.0)]
+    points = curve(found, "quick, 3 epochs", SMALL)
+    assert [(p.size, p.mean, p.networks) for p in points] == [(1, 30.5, 2), (2, 45.0, 2)]
+    assert points[1].std == pytest.approx(statistics.stdev([50.0, 40.0]))
+    assert curve(found[:1], "quick", SMALL)[0].std == 0

@@ -1,0 +1,106 @@
+"""Fidelity: our numbers against those of the authors' released code (tests/data/README.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.lib.npyio import NpzFile
+
+from mipset.matching import L1, Distance, GradientMatching, Squared
+from mipset.networks import ConvNet
+from mipset.subsets import MostLearnableSubset, Ratchet, feature_distances
+from mipset.synthetic import MultiFormation
+
+DATA = Path(__file__).parent / "data"
+MATCHING: list[tuple[str, Distance]] = [
+    ("matching_rgb", Squared()),
+    ("matching_rgb_f1", Squared()),
+    ("matching_l1", L1()),
+]
+
+
+def golden(name: str) -> NpzFile:
+    file: Any = np.load(DATA / f"{name}.npz", allow_pickle=False)
+    assert isinstance(file, NpzFile)
+    return file
+
+
+def network(file: NpzFile) -> ConvNet:
+    weights = {key.removeprefix("weights/"): torch.tensor(file[key]) for key in file if key.startswith("weights/")}
+    _, channels, height, width = file["img_real"].shape
+    theta = ConvNet(channels, int(file["classes"]), (height, width), len(weights["layers.conv.0.weight"]))
+    theta.load_state_dict(weights)
+    return theta
+
+
+def relative(found: torch.Tensor, expected: np.ndarray[Any, Any]) -> float:
+    wanted = torch.tensor(expected)
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("name", [name for name, _ in MATCHING])
+def test_the_network_is_the_authors_network(name: str) -> None:
+    file = golden(name)
+    theta, real = network(file), torch.tensor(file["img_real"])
+    assert relative(theta(real).detach(), file["logits_real"]) < 1e-6
+    assert relative(theta.features(real).detach(), file["features_real"].reshape(len(real), -1)) < 1e-6
+
+
+@pytest.mark.parametrize(("name", "distance"), MATCHING)
+def test_base_and_subset_losses_and_their_pixel_gradients(name: str, distance: Distance) -> None:
+    file = golden(name)
+    theta, label, per_image = network(file), int(file["label"]), int(file["factor"]) ** 2
+    N = int(file["images_per_class"])
+    objective = GradientMatching(distance)
+    target = objective.target(theta, torch.tensor(file["img_real"]), label)
+    prefixes = [n for n in range(1, N) if f"subset{n}_loss" in file]
+    assert prefixes
+    for n in [None, *prefixes]:
+        pixels = torch.tensor(file["img_syn"]).requires_grad_()
+        ends = [N * per_image] if n is None else [n * per_image, N * per_image]
+        loss = objective.distances(theta, pixels, label, target, ends).distances.sum()
+        (gradient,) = torch.autograd.grad(loss, pixels)
+        title = "base" if n is None else f"subset{n}"
+        assert loss.item() == pytest.approx(float(file[f"{title}_loss"]), rel=1e-5)
+        assert relative(gradient, file[f"{title}_grad"]) < 1e-5
+
+
+@pytest.mark.parametrize(("name", "distance"), MATCHING)
+def test_feature_distances_of_every_prefix(name: str, distance: Distance) -> None:
+    file = golden(name)
+    theta, label, N = network(file), int(file["label"]), int(file["images_per_class"])
+    objective = GradientMatching(distance)
+    target = objective.target(theta, torch.tensor(file["img_real"]), label)
+    pixels = torch.tensor(file["img_syn"])
+    match = objective.distances(theta, pixels, label, target, [len(pixels)])
+    found = feature_distances(match.features, target.features, N, distance)[: N - 1]
+    assert found.numpy() == pytest.approx(file["feature_distances"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["mls_trace", "mls_trace_long"])
+def test_selection_and_freezing_follow_the_released_trace(name: str) -> None:
+    file = golden(name)
+    period, N = int(file["period"]), int(file["images_per_class"])
+    measured = {int(row[0]): row[1:] for row in file["distances"]}
+    policy = MostLearnableSubset(N, period, Ratchet())
+    differing = []
+    for iteration, active, frozen in file["trace"].tolist():
+        t = iteration + 1  # the trace counts from 0
+        assert policy.n_star == active
+        if policy.frozen(0) != frozen:
+            differing.append(iteration)
+        assert policy.measures(t) == (iteration in measured)
+        if policy.measures(t):
+            policy.select(t, torch.tensor([*measured[iteration], 0.0])[None])
+    assert differing == [period]  # the release freezes one iteration late, the first time only
+
+
+@pytest.mark.parametrize(("factor", "size"), [(2, 32), (3, 32), (3, 24), (2, 28)])
+def test_decoding(factor: int, size: int) -> None:
+    file = golden("decode")
+    decoded = MultiFormation(factor).decode(torch.tensor(file[f"pixels_f{factor}_s{size}"]))
+    assert decoded.numpy() == pytest.approx(file[f"decoded_f{factor}_s{size}"], abs=1e-6)

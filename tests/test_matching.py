@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
+from mipset.networks import ConvNet
+
+DISTANCES: list[Distance] = [Squared(), L1(), RowCosine()]
+
+
+def network(dtype: torch.dtype = torch.float64) -> ConvNet:
+    torch.manual_seed(0)
+    return ConvNet(3, 4, (8, 8), 4, 2).to(dtype)
+
+
+def images(count: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def plain_loss(theta: ConvNet, real: Tensor, synthetic: Tensor, distance: Distance, classifier: bool) -> Tensor:
+    """The distance by the book: two gradients of a mean loss, with respect to the weights themselves."""
+    names = ("conv", "classifier") if classifier else ("conv",)
+    weights = [p for name, p in theta.named_parameters() if any(n in name for n in names) and p.dim() > 1]
+
+    def gradients(x: Tensor, graph: bool) -> tuple[Tensor, ...]:
+        loss = F.cross_entropy(theta(x), torch.full((len(x),), 2))
+        return torch.autograd.grad(loss, weights, create_graph=graph)
+
+    pairs = zip(gradients(synthetic, True), gradients(real, False), strict=True)
+    return torch.stack([distance(g[None], t)[0] for g, t in pairs]).sum()
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=repr)
+@pytest.mark.parametrize("classifier", [False, True])
+@pytest.mark.parametrize("ends", [[12], [3, 12], [2, 4, 6, 8, 10, 12]])
+def test_one_pass_equals_a_separate_loss_for_every_prefix(
+    distance: Distance, classifier: bool, ends: list[int]
+) -> None:
+    theta, real = network(), images(7, 1)
+    objective = GradientMatching(distance, classifier)
+    one, many = (images(12, 2).requires_grad_() for _ in range(2))
+    found = objective.distances(theta, one, 2, objective.target(theta, real, 2), ends).distances
+    expected = torch.stack([plain_loss(theta, real, many[:end], distance, classifier) for end in ends])
+    torch.testing.assert_close(found, expected)
+    weights = torch.linspace(0.5, 2, len(ends), dtype=torch.float64)
+    (g_one,) = torch.autograd.grad(found @ weights, one)
+    (g_many,) = torch.autograd.grad(expected @ weights, many)
+    torch.testing.assert_close(g_one, g_many)
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=repr)
+def test_pixel_gradients_against_finite_differences(distance: Distance) -> None:
+    theta, real = network(), images(5, 1)
+    objective = GradientMatching(distance)
+    target = objective.target(theta, real, 1)
+
+    def losses(x: Tensor) -> Tensor:
+        return objective.distances(theta, x, 1, target, [1, 2, 3]).distances
+
+    assert torch.autograd.gradcheck(losses, images(3, 2).requires_grad_(), eps=1e-6, atol=1e-5, fast_mode=True)
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=repr)
+def test_equal_images_have_distance_zero(distance: Distance) -> None:
+    theta, real = network(), images(6, 1)
+    objective = GradientMatching(distance)
+    match = objective.distances(theta, real.clone(), 1, objective.target(theta, real, 1), [6])
+    assert match.distances.item() == pytest.approx(0, abs=1e-3 if isinstance(distance, RowCosine) else 1e-9)
+
+
+def test_the_classifier_counts_only_when_asked() -> None:
+    theta, real, synthetic = network(), images(6, 1), images(4, 2)
+    conv, all_layers = GradientMatching(), GradientMatching(classifier=True)
+    assert len(conv.target(theta, real, 0).gradients) == 2
+    assert len(all_layers.target(theta, real, 0).gradients) == 3
+    few = conv.distances(theta, synthetic, 0, conv.target(theta, real, 0), [4]).distances
+    more = all_layers.distances(theta, synthetic, 0, all_layers.target(theta, real, 0), [4]).distances
+    assert more > few
+
+
+def test_row_cosine_ignores_the_scale_of_a_gradient() -> None:
+    g, t = images(1, 3).flatten(2), images(1, 4).flatten(2)[0]
+    torch.testing.assert_close(RowCosine(0)(5 * g, t), RowCosine(0)(g, t))
+    torch.testing.assert_close(RowCosine(0)(g, 5 * t), RowCosine(0)(g, t))
+
+
+def test_no_hook_is_left_on_the_network() -> None:
+    theta, real = network(), images(6, 1)
+    objective = GradientMatching()
+    objective.distances(theta, images(4, 2), 0, objective.target(theta, real, 0), [2, 4])
+    assert all(not module._forward_hooks for module in theta.modules())
+
+
+def test_features_come_with_the_match() -> None:
+    theta, real, synthetic = network(), images(6, 1), images(4, 2)
+    objective = GradientMatching()
+    target = objective.target(theta, real, 0)
+    match = objective.distances(theta, synthetic.requires_grad_(), 0, target, [4])
+    assert not match.features.requires_grad
+    assert not target.features.requires_grad
+    torch.testing.assert_close(match.features, theta.features(synthetic).detach())
+    torch.testing.assert_close(target.features, theta.features(real).detach())

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mipset.errors import SettingError
+from mipset.synthetic import MultiFormation, Plain, Synthetic, formation, from_noise, from_real, to_uint8
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def synthetic(pixels: torch.Tensor, rate: float = 0.1, momentum: float = 0.5) -> Synthetic:
+    return Synthetic(pixels, Plain(), (0.5,), (0.25,), rate=rate, momentum=momentum)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(4, 15), st.integers(4, 15), st.integers(0, 99))
+def test_the_decoded_images_of_a_prefix_are_a_prefix(n: int, factor: int, h: int, w: int, seed: int) -> None:
+    """Law 2."""
+    form, stored = formation(factor), random(4, 3, h, w, seed=seed)
+    whole, part = form.decode(stored), form.decode(stored[:n])
+    assert whole.shape == (4 * form.images, 3, h, w)
+    assert torch.equal(whole[: n * form.images], part)
+
+
+@pytest.mark.parametrize(("factor", "size"), [(2, 12), (3, 12), (3, 11), (4, 10)])
+def test_decoding_what_was_encoded_gives_coarser_images_in_the_same_order(factor: int, size: int) -> None:
+    levels = torch.arange(2 * factor**2).float() / 20  # flat images survive shrinking
+    images = levels[:, None, None, None].expand(-1, 3, size, size)
+    form = MultiFormation(factor)
+    decoded = form.decode(form.encode(images))
+    tile = -(-size // factor)
+    if factor * tile == size:
+        torch.testing.assert_close(decoded, images)
+    else:  # the tiles at the right and bottom are padded
+        torch.testing.assert_close(decoded[0], images[0])
+        torch.testing.assert_close(decoded[form.images], images[form.images])
+
+
+def test_tiles_are_shrunk_by_nearest_neighbour() -> None:
+    images = random(4, 3, 8, 8)
+    stored = MultiFormation(2).encode(images)
+    assert torch.equal(stored[0, :, :4, 4:], images[1, :, ::2, ::2])
+    assert torch.equal(stored[0, :, 4:, :4], images[2, :, ::2, ::2])
+
+
+def test_plain_changes_nothing() -> None:
+    stored = random(3, 3, 5, 5)
+    assert Plain().decode(stored) is stored
+    assert formation(1) == Plain()
+    assert formation(3) == MultiFormation(3)
+    with pytest.raises(SettingError, match="factor of 2 or more, not 1"):
+        MultiFormation(1)
+
+
+def test_mix_starts_from_the_first_real_images_and_smaller_sets_from_a_prefix() -> None:
+    real = [(random(20, 3, 8, 8, seed=c) * 255).to(torch.uint8) for c in range(2)]
+    form = MultiFormation(2)
+    whole = from_real(real, 4, form)
+    assert whole.shape == (4, 2, 3, 8, 8)
+    assert torch.equal(whole[:2], from_real(real, 2, form))
+    torch.testing.assert_close(whole[:, 1], form.encode(real[1][:16].float() / 255))
+
+
+def test_noise_is_addressed_by_rank_and_class() -> None:
+    whole = from_noise((4, 3, 1, 6, 6), seed=5)
+    assert torch.equal(whole[:2, :2], from_noise((2, 2, 1, 6, 6), seed=5))
+    assert not torch.equal(whole, from_noise((4, 3, 1, 6, 6), seed=6))
+    assert 0 <= float(whole.min()) < 0.05
+    assert 0.95 < float(whole.max()) <= 1
+
+
+@given(st.integers(1, 5), st.floats(0.1, 0.95), st.integers(1, 6))
+def test_coasting_equals_one_optimiser_stepped_after_every_class(classes: int, momentum: float, rounds: int) -> None:
+    """The release steps one SGD over all classes after each of them."""
+    start = random(2, classes, 1, 2, 2).double()
+    S = synthetic(start.clone(), momentum=momentum)
+    plain = start.clone().requires_grad_()
+    sgd = torch.optim.SGD([plain], lr=0.1, momentum=momentum)
+    for k in range(rounds):
+        for c in range(classes):
+            gradient = random(2, 1, 2, 2, seed=100 * k + c).double()
+            S.step(c, gradient, frozen=0)
+            plain.grad = torch.zeros_like(plain)
+            plain.grad[:, c] = gradient
+            sgd.step()
+    # class c has coasted for all steps after its own visit but the c that belong to the next round
+    velocity = sgd.state[plain]["momentum_buffer"].detach()
+    left = [sum(momentum**j for j in range(1, c + 1)) for c in range(classes)]
+    expected = plain.detach() - 0.1 * velocity * torch.tensor(left).double().reshape(1, -1, 1, 1, 1)
+    torch.testing.assert_close(S.pixels, expected)
+
+
+@given(st.integers(0, 3), st.integers(0, 50))
+def test_frozen_ranks_stay_bit_identical_even_with_momentum_left(frozen: int, seed: int) -> None:
+    """Law 3."""
+    S = synthetic(random(3, 2, 1, 2, 2))
+    S.step(0, random(3, 1, 2, 2, seed=seed), frozen=0)
+    before = S.pixels.clone()
+    for k in range(3):
+        S.step(0, random(3, 1, 2, 2, seed=seed + k), frozen=frozen)
+    S.clamp()
+    assert torch.equal(S.pixels[:frozen, 0], before[:frozen, 0].clamp(0, 1))
+    assert frozen == 3 or not torch.equal(S.pixels[frozen:, 0], before[frozen:, 0])
+    assert torch.equal(S.pixels[:, 1], before[:, 1])
+    assert not S.velocity[:frozen].any()
+
+
+def test_what_is_shipped_is_rounded_to_the_nearest_level() -> None:
+    levels = torch.tensor([-0.2, 0.0, 0.4 / 255, 0.6 / 255, 254.6 / 255, 1.0, 7.0])
+    assert to_uint8(levels).tolist() == [0, 0, 0, 1, 255, 255, 255]
+    assert to_uint8(levels).dtype == torch.uint8
+
+
+def test_training_images_are_normalised() -> None:
+    S = synthetic(random(2, 3, 1, 4, 4))
+    torch.testing.assert_close(S.decode(S.of_class(1)), (S.pixels[:, 1] - 0.5) / 0.25)
+    assert S.of_class(1).requires_grad
+    assert (S.N, S.C, S.size) == (2, 3, (4, 4))

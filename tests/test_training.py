@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mipset.augment import IDC
+from mipset.data import Dataset
+from mipset.learners import TrainedOnReal
+from mipset.networks import ConvNet, Network, fresh
+from mipset.randomness import Purpose, generator, key, shuffled_batch
+from mipset.sampling import ShuffledEpochs
+from mipset.training import Images, TrainingRule, accuracy
+
+CPU = torch.device("cpu")
+
+
+def real(toy: Dataset) -> Images:
+    return Images.of(torch.from_numpy(toy.train.images), torch.from_numpy(toy.train.labels), toy.mean, toy.std, CPU)
+
+
+def build() -> Network:
+    return ConvNet(3, 3, (12, 12), 8, 2)
+
+
+def test_keys_differ_by_seed_purpose_and_address_and_never_change() -> None:
+    keys = {
+        key(seed, purpose, *address)
+        for seed in range(3)
+        for purpose in Purpose
+        for address in [(), (0,), (1,), (0, 1), (1, 0), (11,), (1, 1)]
+    }
+    assert len(keys) == 3 * len(Purpose) * 7
+    assert key(0, Purpose.NETWORK, 1) == 3942481396370221052  # a file can be made again years later
+    a, b = (torch.rand(3, generator=generator(4, Purpose.NETWORK, 2)) for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_shuffled_epochs_show_every_image_once_per_epoch() -> None:
+    first = torch.cat([shuffled_batch(10, 5, step, 0, Purpose.REAL_BATCH, 7) for step in (0, 1)])
+    second = torch.cat([shuffled_batch(10, 5, step, 0, Purpose.REAL_BATCH, 7) for step in (2, 3)])
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(10))
+    assert first.tolist() != second.tolist()
+    assert len({tuple(shuffled_batch(11, 5, step, 0, Purpose.REAL_BATCH).tolist()) for step in range(4)}) == 4
+
+
+def test_batches_are_normalised_from_bytes_or_floats(toy: Dataset) -> None:
+    images = real(toy)
+    expected = (torch.from_numpy(toy.train.images[3:5]).float() / 255 - 0.4) / 0.3
+    torch.testing.assert_close(images.batch(torch.tensor([3, 4])), expected)
+    floats = Images(images.pixels.float() / 255, images.labels, images.mean, images.std)
+    torch.testing.assert_close(floats.batch(slice(3, 5)), expected)
+    assert images.size == (12, 12)
+
+
+def test_a_sampler_gives_images_of_its_class(toy: Dataset) -> None:
+    images = real(toy)
+    sampler = ShuffledEpochs(images, 3, 6, seed=0)
+    for c in range(3):
+        own = images.batch((images.labels == c).nonzero().squeeze(1))
+        for image in sampler.sample(c, step=5):
+            assert any(torch.equal(image, other) for other in own)
+
+
+def test_networks_learn_the_toy_and_accuracy_counts(toy: Dataset) -> None:
+    images = real(toy)
+    rule = TrainingRule(0.05, 0.9, 0.0, IDC(("color",)), mix=0.5)
+    theta = fresh(build, 1, CPU)
+    optimiser = rule.optimiser(theta)
+    before = accuracy(theta, images, batch=7)
+    for step in range(60):
+        order = shuffled_batch(60, 20, step, 0, Purpose.TRAIN_BATCH)
+        rule.step(theta, optimiser, images.batch(order), images.labels[order], generator(0, Purpose.NETWORK, step))
+    after = accuracy(theta, images, batch=7)
+    predicted = theta(images.batch(slice(0, 60))).argmax(1)
+    assert after == pytest.approx(100 * float((predicted == images.labels).float().mean()))
+    assert after > max(before, 80)
+
+
+def test_a_learner_starts_anew_and_advances_by_address_alone(toy: Dataset) -> None:
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC(("color", "crop")), mix=0.5)
+
+    def weights(path: list[tuple[int, int]]) -> torch.Tensor:
+        learner = TrainedOnReal(build, real(toy), rule, batch=8, batches=2, inner=3, seed=0)
+        theta = learner.start(path[0][0])
+        for t, e in path:
+            learner.advance(theta, t, e)
+        return torch.nn.utils.parameters_to_vector(theta.parameters()).detach()
+
+    assert torch.equal(weights([(2, 1), (2, 2)]), weights([(2, 1), (2, 2)]))
+    assert not torch.equal(weights([(2, 1)]), weights([(3, 1)]))
+    assert not torch.equal(weights([(2, 1)]), weights([(2, 2)]))
