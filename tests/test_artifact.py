@@ -505,15 +505,13 @@ def read_or_refuse(path: Path, content: bytes) -> None:
 
 
 class TestFuzz:
-    @quick
-    @settings(max_examples=300)
+    @settings(quick, max_examples=300)
     @given(content=damaged() | redescribed() | st.binary(max_size=200))
     def test_always_gives_a_set_or_an_artifact_error(self, tmp_path: Path, content: bytes) -> None:
         read_or_refuse(tmp_path / "fuzz", content)
 
     @pytest.mark.slow
-    @quick
-    @settings(max_examples=10_000)
+    @settings(quick, max_examples=10_000)
     @given(content=damaged() | redescribed() | st.binary(max_size=200))
     def test_always_gives_a_set_or_an_artifact_error_at_length(self, tmp_path: Path, content: bytes) -> None:
         read_or_refuse(tmp_path / "fuzz", content)

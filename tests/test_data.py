@@ -16,6 +16,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -616,8 +617,9 @@ def test_every_usual_format_is_read(tmp_path: Path, suffix: str) -> None:
 
 def test_a_palette_with_transparency_is_read(tmp_path: Path) -> None:
     write_pictures(tmp_path, 3)
-    paletted = picture(200).quantize(4)
-    paletted.save(tmp_path / "cat" / "00.png", transparency=b"\x00\x80\xff")
+    colours = np.zeros((6, 6, 3), dtype=np.uint8)
+    colours[:, :, 0] = np.arange(40, 240, 40)[[0, 1, 2, 4, 4, 4]]
+    Image.fromarray(colours).quantize(4).save(tmp_path / "cat" / "00.png", transparency=b"\x00\x80\xff")
     dataset = load(f"folder:{tmp_path}")
     assert 200 in np.concatenate([dataset.train.images, dataset.test.images])[:, 0, 3, 3].tolist()
 
@@ -999,8 +1001,13 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert load(first.name).sha256 == first.sha256
 
 
+def test_a_home_folder_that_is_not_there() -> None:
+    with pytest.raises(DataError, match="home folder that is not here"):
+        load("folder:~nobody-of-that-name/pets")
+
+
 def test_a_dataset_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"mnist is not in .*mnist: run mipset fetch mnist, or .* mnist:PATH"):
+    with pytest.raises(DataError, match=r"mnist is not in .*mnist: run mipset data fetch mnist, or .* mnist:PATH"):
         load("mnist", home=tmp_path)
 
 
@@ -1034,7 +1041,7 @@ def test_available_tells_what_is_here(tmp_path: Path, monkeypatch: pytest.Monkey
     assert entries["fashion-mini"].present
     assert entries["mnist"].where == tmp_path / "mnist"
     assert not entries["cifar10"].present
-    assert "mipset fetch cifar10" in entries["cifar10"].how
+    assert "mipset data fetch cifar10" in entries["cifar10"].how
     assert all(entry.description for entry in entries.values())
 
 
@@ -1054,23 +1061,46 @@ def test_importing_the_package_is_light() -> None:
 # -- fetch
 
 
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder without a word on standard error."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests are silent."""
+
+
+class Short(Silent):
+    """Promises 1000 bytes and sends 10."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"x" * 10)
+
+
+@contextmanager
+def server(folder: Path, handler: type[Silent]) -> Iterator[str]:
+    """The address of a server on this machine."""
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(handler, directory=str(folder))
+    ) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_address[1]}/"
+        finally:
+            running.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
     """A folder, and the address at which a server on this machine offers it."""
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            """Tests are silent."""
-
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "served"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-        thread.join()
+    with server(folder, Silent) as address:
+        yield folder, address
 
 
 def ignore(stage: str, done: int, total: int) -> None:
@@ -1238,26 +1268,12 @@ def test_when_no_source_works_all_are_named_and_nothing_is_left(
 
 def test_a_download_that_ends_early_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-
-    class Short(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"x" * 10)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Tests are silent."""
-
     known, _, _ = tiny(MNIST, 40, 20)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        source = Files(f"http://127.0.0.1:{server.server_address[1]}/", ("a",))
-        with pytest.raises(DataError, match="ended after 10 of 1000 bytes"):
-            fetch_from(Shelf(known, idx.holds, idx.read), (source,), tmp_path, ignore)
-        server.shutdown()
-        thread.join()
+    with (
+        server(tmp_path, Short) as address,
+        pytest.raises(DataError, match="ended after 10 of 1000 bytes"),
+    ):
+        fetch_from(Shelf(known, idx.holds, idx.read), (Files(address, ("a",)),), tmp_path, ignore)
     assert below(tmp_path) == []
 
 

@@ -137,10 +137,6 @@ def _decoder(size: int | None) -> Decode:
                 picture: Picture = ImageOps.exif_transpose(opened)
                 if picture.mode.startswith(MORE_THAN_8_BITS):
                     raise ValueError(f"its mode {picture.mode} has more than 8 bits per value")
-                if picture.mode == "P" and "transparency" in picture.info:
-                    picture = picture.convert(
-                        "RGBA"
-                    )  # Pillow cannot drop a palette's transparency in one step
                 picture = picture.convert("L" if picture.mode in GREY else "RGB")
                 pixels = np.asarray(picture if size is None else square(picture, size))
         except Exception as error:  # decoders raise whatever broken bytes lead them to

@@ -60,7 +60,10 @@ def load(
         )
     if not given and (colon or kind in OWN):
         raise DataError(f"{name!r} lacks a path: write {kind}:PATH.")
-    place = Path(given).expanduser().resolve() if given else None
+    try:
+        place = Path(given).expanduser().resolve() if given else None
+    except RuntimeError as error:  # ~somebody, whom this machine does not know
+        raise DataError(f"{name!r} names a home folder that is not here: write the whole path.") from error
     resolved = f"{kind}:{place}" if place is not None else kind
     if kind == "folder" and place is not None:
         return folder.read(resolved, place, size, seed, progress or store.silent)
@@ -94,7 +97,7 @@ def _find(kind: str, home: Path | None) -> Path:
 
 
 def _how(name: str) -> str:
-    return f"run mipset fetch {name}, or load it from a folder with its official files as {name}:PATH"
+    return f"run mipset data fetch {name}, or load it from a folder with its official files as {name}:PATH"
 
 
 def _check_size(name: str, shape: tuple[int, int, int], size: int | None) -> None:
@@ -107,7 +110,7 @@ def _check_size(name: str, shape: tuple[int, int, int], size: int | None) -> Non
 
 def _unknown(name: str, kind: str) -> str:
     close = difflib.get_close_matches(kind, KINDS, n=1)
-    path = Path(name).expanduser()
+    path = Path(name)
     if path.is_dir():
         advice = f"write folder:{name}."
     elif path.suffix == ".npz" and path.is_file():

@@ -1,0 +1,102 @@
+"""The contact sheet."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mipset.artifact import Artifact
+from mipset.errors import ArtifactError, MissingExtraError
+from mipset.pictures import CELL, GAP, PAPER, contact_sheet, write_contact_sheet
+
+TOP = 16
+
+
+def example(channels: int, height: int = 8, width: int = 8) -> Artifact:
+    """Every image is of one colour, which tells its rank and class."""
+    images = np.empty((3, 2, channels, height, width), np.uint8)
+    for rank in range(3):
+        for c in range(2):
+            images[rank, c] = 40 * rank + 100 * c
+    return Artifact(images, 1, (0.5,) * channels, (0.25,) * channels, ("cat", "a class with a long name"))
+
+
+def left_of(sheet: Image.Image, ranks: int, cell: int) -> int:
+    """How wide the column of class names is."""
+    return sheet.width - ranks * cell
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_is_in_its_place(channels: int) -> None:
+    sheet = contact_sheet(example(channels))
+    cell = CELL + GAP  # 8 pixels, enlarged 8 times
+    names = left_of(sheet, 3, cell)
+    assert sheet.mode == "RGB"
+    assert sheet.height == TOP + 2 * cell
+    assert 60 < names < 300
+    for rank in range(3):
+        for c in range(2):
+            x, y = names + rank * cell, TOP + c * cell
+            grey = 40 * rank + 100 * c
+            for corner in ((x, y), (x + CELL - 1, y + CELL - 1)):
+                assert sheet.getpixel(corner) == (grey,) * 3
+            assert sheet.getpixel((x + CELL, y)) == PAPER
+
+
+def test_colours_are_kept() -> None:
+    given = example(3)
+    given.images[0, 0] = np.array([250, 120, 10], np.uint8)[:, None, None]
+    sheet = contact_sheet(given)
+    assert sheet.getpixel((left_of(sheet, 3, CELL + GAP), TOP)) == (250, 120, 10)
+
+
+@pytest.mark.parametrize(("height", "width", "zoom"), [(28, 28, 3), (64, 64, 1), (100, 80, 1), (5, 8, 8)])
+def test_small_images_are_enlarged_by_a_whole_number(height: int, width: int, zoom: int) -> None:
+    sheet = contact_sheet(example(1, height, width))
+    assert sheet.height == TOP + 2 * (height * zoom + GAP)
+    assert (sheet.width - contact_sheet(example(1).prefix(1)).width) == 3 * (width * zoom + GAP) - (CELL + GAP)
+
+
+def test_a_prefix_is_the_left_part_of_the_sheet() -> None:
+    whole = np.asarray(contact_sheet(example(1)))
+    part = np.asarray(contact_sheet(example(1).prefix(2)))
+    np.testing.assert_array_equal(whole[:, : part.shape[1]], part)
+
+
+def test_class_names_of_any_script() -> None:
+    contact_sheet(replace(example(1), class_names=("猫", "")))
+
+
+def test_other_channels_cannot_be_shown() -> None:
+    with pytest.raises(ArtifactError, match="images of 2 channels cannot be shown"):
+        contact_sheet(example(2))
+
+
+def test_the_file_is_a_png(tmp_path: Path) -> None:
+    write_contact_sheet(example(1), tmp_path / "sheet")
+    with Image.open(tmp_path / "sheet") as found:
+        assert found.format == "PNG"
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(contact_sheet(example(1))))
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match="cannot be written: No space left on device"):
+        write_contact_sheet(example(1), tmp_path / "sheet.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pillow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "mipset\[condense\]"'):
+        contact_sheet(example(1))

@@ -1,0 +1,135 @@
+"""The progress bar, with a clock that the tests turn."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+
+import pytest
+
+from mipset.progress import LOG_SECONDS, REDRAW_SECONDS, SILENT_SECONDS, Progress, duration
+
+
+class Clock:
+    """Time stands still until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (7.4, "7 s"), (59.4, "59 s"), (59.6, "1:00"), (125, "2:05"), (3599.9, "1:00:00"), (3725, "1:02:05")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_short_work_is_silent(clock: Clock) -> None:
+    for stream in (io.StringIO(), Terminal()):
+        with Progress("working", 10, stream=stream) as bar:
+            for _ in range(10):
+                clock.now += SILENT_SECONDS / 11
+                bar.advance(1)
+        assert stream.getvalue() == ""
+
+
+def test_the_time_left_goes_by_the_speed_so_far(clock: Clock) -> None:
+    bar = Progress("working", 10, stream=io.StringIO())
+    bar.advance(2, "loss 3")
+    assert bar.line(clock.now + 30) == "working ████················  20%  30 s spent, 2:00 left  loss 3"
+
+
+def test_work_of_an_earlier_process_does_not_count_into_the_speed(clock: Clock) -> None:
+    bar = Progress("working", 10, done=8, stream=io.StringIO())
+    assert bar.line(clock.now + 5) == "working ████████████████····  80%  5 s spent, ? left"
+    bar.advance(1)
+    assert bar.line(clock.now + 5) == "working ██████████████████··  90%  5 s spent, 5 s left"
+
+
+def test_an_unknown_total_promises_nothing(clock: Clock) -> None:
+    bar = Progress("downloading", 0, stream=io.StringIO())
+    bar.advance(5000)
+    assert bar.line(clock.now + 7) == "downloading  7 s spent"
+
+
+def test_more_than_all_is_all(clock: Clock) -> None:
+    bar = Progress("working", 10, stream=io.StringIO())
+    bar.advance(12)
+    assert bar.line(clock.now + 6) == "working ████████████████████ 100%  6 s spent, 0 s left"
+
+
+def test_a_note_stays_until_the_next(clock: Clock) -> None:
+    bar = Progress("working", 4, stream=io.StringIO())
+    bar.advance(1, "first")
+    bar.advance(1)
+    assert bar.line(clock.now + 1).endswith("  first")
+    bar.advance(1, "second")
+    assert bar.line(clock.now + 1).endswith("  second")
+
+
+def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("working", 100, stream=stream) as bar:
+        for _ in range(100):
+            clock.now += LOG_SECONDS / 10
+            bar.advance(1)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10 + 1  # one for each LOG_SECONDS, and the last state
+    assert "\r" not in stream.getvalue()
+    assert lines[0].startswith("working ██··················  10%  15 s spent, 2:15 left")
+    assert lines[-1].startswith("working ████████████████████ 100%  2:30 spent, 0 s left")
+
+
+def test_a_terminal_gets_one_line_that_is_redrawn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 10)))
+    stream = Terminal()
+    with Progress("working", 100, stream=stream) as bar:
+        for _ in range(100):
+            clock.now += SILENT_SECONDS
+            bar.advance(1, "a note that is much longer than the line")
+        clock.now += REDRAW_SECONDS / 2
+        drawn = stream.getvalue()
+        bar.advance(0)
+        assert stream.getvalue() == drawn  # too soon to draw again
+    first, *states = stream.getvalue().split("\r")
+    assert first == ""
+    assert stream.getvalue().count("\n") == 1
+    assert stream.getvalue().endswith("\n")
+    assert {len(state.rstrip("\n")) for state in states} == {39}
+
+
+def test_the_last_state_is_drawn_when_work_fails(clock: Clock) -> None:
+    stream = io.StringIO()
+    with pytest.raises(ValueError, match="broken"), Progress("working", 4, stream=stream) as bar:
+        bar.advance(1)
+        clock.now += 10
+        raise ValueError("broken")
+    assert stream.getvalue() == "working █████···············  25%  10 s spent, 30 s left\n"
+
+
+def test_the_stream_is_standard_error(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("working", 1) as bar:
+        clock.now += 10
+        bar.advance(1)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("working █")

@@ -1,0 +1,106 @@
+"""What `import mipset` offers, with and without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mipset
+
+GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
+
+NAMES = {
+    "Accuracy",
+    "Artifact",
+    "ArtifactError",
+    "DataError",
+    "Dataset",
+    "DivergedError",
+    "MipsetError",
+    "MissingExtraError",
+    "Protocol",
+    "Recipe",
+    "Score",
+    "SettingError",
+    "curve",
+    "load",
+    "pack",
+    "read",
+    "recipe",
+    "run",
+    "scores",
+}
+
+
+def without_torch(code: str) -> str:
+    """What code prints in a new process that has no torch."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import sys\nsys.modules['torch'] = None\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(mipset.__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_names_are_these() -> None:
+    assert set(mipset.__all__) == NAMES
+    assert mipset.__all__ == sorted(mipset.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_name_is_what_it_says(name: str) -> None:
+    value = getattr(mipset, name)
+    assert value.__name__ == name
+    assert value.__doc__
+    assert value.__module__.startswith("mipset.")
+
+
+def test_dir_lists_the_names() -> None:
+    assert set(dir(mipset)) == NAMES | {"__version__"}
+
+
+def test_a_star_import_gives_the_names() -> None:
+    found: dict[str, object] = {}
+    exec("from mipset import *", found)
+    assert set(found) - {"__builtins__"} == NAMES
+
+
+def test_other_names_are_errors() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'mipset' has no attribute 'condenze'$"):
+        mipset.condenze  # noqa: B018
+
+
+def test_errors_make_one_tree() -> None:
+    for name in NAMES:
+        if name.endswith("Error"):
+            assert issubclass(getattr(mipset, name), mipset.MipsetError)
+
+
+def test_import_and_read_need_no_torch() -> None:
+    assert without_torch(f"import mipset; print(mipset.read({str(GOLDEN)!r}).prefix(2).ipc)") == "2"
+
+
+def test_recipes_and_data_need_no_torch() -> None:
+    code = "import mipset; print(mipset.recipe('demo', ipc=3).ipc, mipset.load('fashion-mini').classes)"
+    assert without_torch(code) == "3 10"
+
+
+@pytest.mark.parametrize("name", ["scores", "run"])
+def test_what_needs_torch_says_what_to_type(name: str) -> None:
+    """When it is asked for, or when it is called: in either way with the sentence."""
+    code = f"""
+import mipset
+try:
+    mipset.{name}(mipset.recipe("demo"), mipset.load("fashion-mini"))
+except mipset.MissingExtraError as error:
+    print(error)
+"""
+    said = without_torch(code)
+    assert said == f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'

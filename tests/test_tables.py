@@ -1,0 +1,93 @@
+"""Text for people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mipset.artifact import Accuracy, Artifact
+from mipset.tables import accuracy_table, byte_count, description, in_columns
+
+
+def point(size: int, mean: float, networks: int = 3, protocol: str = "quick, 100 epochs") -> Accuracy:
+    return Accuracy(size, mean, 1.26, networks, "convnet-3, width 4", protocol)
+
+
+def example() -> Artifact:
+    return Artifact(
+        images=np.zeros((2, 2, 3, 8, 8), np.uint8),
+        factor=2,
+        mean=(0.5,) * 3,
+        std=(0.25,) * 3,
+        class_names=("cat", "dog"),
+        recipe={"ipc": 2, "policy": "mdc"},
+        provenance={"dataset": "npz:pets.npz", "size": None},
+    )
+
+
+def test_columns_line_up() -> None:
+    assert in_columns([["name", "1", "10"], ["a long name", "22.5", ""]]) == "name            1  10\na long name  22.5"
+
+
+def test_accuracies_stand_under_their_sizes() -> None:
+    table = accuracy_table(
+        {"mdc": [point(1, 30.0), point(2, 41.26)], "none": [point(1, 9.96, 1), point(2, 50.0, 1)]}
+    )
+    assert table.splitlines() == [
+        "images per class          1          2   mean",
+        "mdc               30.0 ±1.3  41.3 ±1.3  35.63",
+        "none                   10.0       50.0  29.98",
+    ]
+
+
+def test_files_of_different_sizes_make_one_table_without_means_that_do_not_compare() -> None:
+    table = accuracy_table({"small": [point(1, 30.0, 1)], "large": [point(1, 20.0, 1), point(3, 40.0, 1)]})
+    assert table.splitlines() == [
+        "images per class     1     3   mean",
+        "small             30.0     -      -",
+        "large             20.0  40.0  30.00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (30_720, "30.7 kB"), (3_072_000, "3.1 MB")]
+)
+def test_byte_counts(count: int, text: str) -> None:
+    assert byte_count(count) == text
+
+
+def test_a_description_says_what_is_in_the_file() -> None:
+    assert description(example()).splitlines() == [
+        "images    2 per class, 2 classes, 3 x 8 x 8 pixels",
+        "decoding  4 training images in each",
+        "bytes     384 B for each image per class, 768 B in all",
+        "classes   cat, dog",
+        "from      dataset npz:pets.npz",
+        "recipe    ipc 2, policy mdc",
+        "",
+        "accuracy  not measured yet: `mipset evaluate FILE --save` measures it",
+    ]
+
+
+def test_a_description_leaves_out_what_is_not_known() -> None:
+    bare = replace(example(), recipe={}, provenance={}, factor=1)
+    titles = [line.split()[0] for line in description(bare).splitlines() if line]
+    assert titles == ["images", "decoding", "bytes", "classes", "accuracy"]
+    assert "none: a stored image is a training image" in description(bare)
+
+
+def test_a_description_has_a_curve_for_each_protocol() -> None:
+    measured = example().with_accuracy(
+        [point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")]
+    )
+    assert description(measured).splitlines()[6:] == [
+        "",
+        "accuracy in % (protocol paper, 1000 epochs; convnet-3, width 4)",
+        f"     1  {'':40}  0.0 ± 1.3 over 3 networks",
+        "",
+        "accuracy in % (protocol quick, 100 epochs; convnet-3, width 4)",
+        f"     1  {'█' * 20:40}  50.0 ± 1.3 over 3 networks",
+        f"     2  {'█' * 40}  100.0 ± 1.3 over 3 networks",
+    ]
