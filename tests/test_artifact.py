@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -26,6 +27,7 @@ from safetensors.numpy import load_file, save
 import mipset
 from mipset import Accuracy, Artifact, ArtifactError, files, read
 from mipset.artifact import FORMAT
+from mipset.synthetic import formation
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 SHAPE = (3, 2, 1, 4, 5)  # ranks, classes, channels, height, width
@@ -68,6 +70,12 @@ def with_description(change: Callable[[dict[str, Any]], object]) -> bytes:
     return save({"images": example().images}, metadata={"mipset": json.dumps(description)})
 
 
+def with_header(**images: Any) -> bytes:
+    """A file of four bytes with this header entry for its images."""
+    text = json.dumps({"images": {"dtype": "U8", **images}}).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(4)
+
+
 def refused(path: Path, content: bytes) -> str:
     """What is said about a file with this content: one sentence, which names the file."""
     path.write_bytes(content)
@@ -93,7 +101,7 @@ class TestBytes:
 
     def test_do_not_depend_on_the_order_of_settings(self) -> None:
         given = example()
-        turned = dict(reversed(given.recipe.items()))
+        turned = dict(reversed(list(given.recipe.items())))
         assert list(turned) != list(given.recipe)
         again = Artifact(given.images, 2, given.mean, given.std, given.class_names, turned, given.provenance)
         assert again.to_bytes() == Artifact(**{**vars(given), "accuracy": ()}).to_bytes()
@@ -146,6 +154,38 @@ class TestBytes:
         path = tmp_path / "two.safetensors"
         path.write_bytes(struct.pack("<Q", len(text)) + text + data[: 2 * RANK_BYTES])
         assert read(path).to_bytes() == example().prefix(2).to_bytes()
+
+
+def decode_by_the_book(stored: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.float64]:
+    """One stored image [ch, h, w] as FORMAT.md decodes it, to [f * f, ch, h, w]."""
+    _, height, width = stored.shape
+    tile_h, tile_w = -(-height // factor), -(-width // factor)
+    bottom, right = factor * tile_h - height, factor * tile_w - width
+    padded = np.pad(stored / 255, ((0, 0), (0, bottom), (0, right)), constant_values=0.5)
+
+    def enlarged(tile: npt.NDArray[np.float64], axis: int, size: int) -> npt.NDArray[np.float64]:
+        length = tile.shape[axis]
+        s = np.maximum(0, (np.arange(size) + 0.5) * length / size - 0.5)
+        i = np.floor(s).astype(int)
+        j = np.minimum(i + 1, length - 1)
+        a = (s - i).reshape([-1 if n == axis else 1 for n in range(3)])
+        both: npt.NDArray[np.float64] = (1 - a) * tile.take(i, axis) + a * tile.take(j, axis)
+        return both
+
+    tiles = [
+        padded[:, row * tile_h : (row + 1) * tile_h, column * tile_w : (column + 1) * tile_w]
+        for row in range(factor)
+        for column in range(factor)
+    ]
+    return np.stack([enlarged(enlarged(tile, 1, height), 2, width) for tile in tiles])
+
+
+@pytest.mark.parametrize(("factor", "height", "width"), [(1, 4, 5), (2, 8, 8), (2, 7, 5), (3, 10, 8), (4, 5, 9)])
+def test_the_decode_rule_is_the_one_in_the_specification(factor: int, height: int, width: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, height, width), dtype=np.uint8)
+    found = formation(factor).decode(torch.from_numpy(pixels).float() / 255)
+    expected = np.concatenate([decode_by_the_book(stored, factor) for stored in pixels])
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
 def artifacts() -> st.SearchStrategy[Artifact]:
@@ -256,7 +296,7 @@ class TestAccuracy:
 
     def test_does_not_depend_on_the_order_of_measuring(self) -> None:
         points = [point(3, 1.0, network="b"), point(1, 2.0, network="b"), point(2, 3.0, network="a")]
-        assert example().with_accuracy(points) .accuracy == example().with_accuracy(points[::-1]).accuracy
+        assert example().with_accuracy(points).accuracy == example().with_accuracy(points[::-1]).accuracy
 
     @pytest.mark.parametrize(
         "wrong",
@@ -315,7 +355,19 @@ class TestDamage:
     def test_by_cutting_at_any_byte(self, tmp_path: Path) -> None:
         content = example().to_bytes()
         header = len(content) - 3 * RANK_BYTES
-        places = {0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, header + RANK_BYTES, len(content) - 1}
+        places = {
+            0,
+            1,
+            7,
+            8,
+            9,
+            header // 2,
+            header - 1,
+            header,
+            header + 1,
+            header + RANK_BYTES,
+            len(content) - 1,
+        }
         for length in sorted(places):
             assert "not a whole safetensors file" in refused(tmp_path / "cut", content[:length])
 
@@ -332,16 +384,9 @@ class TestDamage:
             pytest.param(struct.pack("<Q", 0), id="a header of nothing"),
             pytest.param(struct.pack("<Q", 2) + b"\xff\xfe", id="a header that is not UTF-8"),
             pytest.param(struct.pack("<Q", 2) + b"[]", id="a header that is a list"),
-            pytest.param(
-                (text := b'{"images":{"dtype":"U8","shape":[9999999999,9999999999,9999999999],"data_offsets":[0,4]}}')
-                and struct.pack("<Q", len(text)) + text + bytes(4),
-                id="a shape beyond all numbers",
-            ),
-            pytest.param(
-                (text := b'{"images":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}}')
-                and struct.pack("<Q", len(text)) + text + bytes(4),
-                id="offsets that go backwards",
-            ),
+            pytest.param(with_header(shape=[9_999_999_999] * 3, data_offsets=[0, 4]), id="a shape beyond all numbers"),
+            pytest.param(with_header(shape=[4], data_offsets=[4, 0]), id="offsets that go backwards"),
+            pytest.param(with_header(shape=[4], data_offsets=[0, 4], dtype="U9"), id="a type that there is not"),
         ],
     )
     def test_beyond_safetensors(self, tmp_path: Path, content: bytes) -> None:
@@ -362,11 +407,19 @@ class TestDamage:
             ({"images": example().images}, {"mipset": "[1]"}, "cannot be understood"),
             ({"images": example().images}, {"mipset": "null"}, "cannot be understood"),
             ({"images": example().images}, {"mipset": "[" * 100_000}, "cannot be understood"),
-            ({"images": example().images}, {"mipset": '{"format":' + "9" * 5000 + "}"}, "cannot be understood"),
+            (
+                {"images": example().images},
+                {"mipset": '{"format":' + "9" * 5000 + "}"},
+                "cannot be understood",
+            ),
         ],
     )
     def test_of_another_kind_of_safetensors_file(
-        self, tmp_path: Path, tensors: dict[str, npt.NDArray[Any]], metadata: dict[str, str] | None, reason: str
+        self,
+        tmp_path: Path,
+        tensors: dict[str, npt.NDArray[Any]],
+        metadata: dict[str, str] | None,
+        reason: str,
     ) -> None:
         assert reason in refused(tmp_path / "other", save(tensors, metadata))
 
@@ -393,6 +446,8 @@ class TestDamage:
             {"mean": []},
             {"mean": "5"},
             {"mean": [None]},
+            {"mean": ["0.5"]},
+            {"mean": [True]},
             {"mean": [float("nan")]},
             {"mean": [10**400]},
             {"std": [0]},
@@ -400,6 +455,7 @@ class TestDamage:
             {"std": {"0": 1}},
             {"classes": ["cat"]},
             {"classes": "cd"},
+            {"classes": ["cat", 7]},
             {"classes": {"cat": 1, "dog": 2}},
             {"recipe": []},
             {"recipe": [["ipc", 3]]},
@@ -412,6 +468,8 @@ class TestDamage:
             {"accuracy": [{**vars(point(1)), "size": "1"}]},
             {"accuracy": [{**vars(point(1)), "mean": 1e300}]},
             {"accuracy": [{**vars(point(1)), "mean": float("nan")}]},
+            {"accuracy": [{**vars(point(1)), "mean": "50"}]},
+            {"accuracy": [{**vars(point(1)), "network": None}]},
             {"accuracy": [{**vars(point(1)), "networks": 0}]},
             {"sha256": []},
             {"sha256": ["00" * 32] * 4},
@@ -483,7 +541,8 @@ def redescribed(draw: st.DrawFn) -> bytes:
     """Sound safetensors, with any JSON in place of some of the description's fields."""
     scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     anything = st.recursive(
-        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     )
     header, _ = header_of(example().to_bytes())
     description = json.loads(header["__metadata__"]["mipset"])
@@ -498,10 +557,12 @@ def read_or_refuse(path: Path, content: bytes) -> None:
     try:
         found = read(path)
     except ArtifactError as error:
-        assert "\n" not in str(error)
-        return
-    np.testing.assert_array_equal(found.images, example().images)
-    found.to_bytes()
+        said = str(error)
+    else:
+        said = ""
+        np.testing.assert_array_equal(found.images, example().images)
+        found.to_bytes()
+    assert "\n" not in said
 
 
 class TestFuzz:
@@ -532,7 +593,7 @@ class TestWriting:
         def full(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        def half(path: Path, write: Callable[[BinaryIO], object]) -> None:
+        def half(path: Path, _: Callable[[BinaryIO], object]) -> None:
             def write_half(stream: BinaryIO) -> None:
                 stream.write(b"half")
                 full()

@@ -178,7 +178,7 @@ def test_a_checkpoint_of_something_else_is_refused(toy: Dataset, recipe: Recipe,
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
-    with pytest.raises(DivergedError, match="outer iteration 1, inner iteration .*--pixel-lr"):
+    with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration .*--pixel-lr"):
         last(recipe.replace(network_lr=1e30, policy="none", inner=6), toy)
 
 

@@ -258,9 +258,7 @@ def test_the_embedded_dataset_is_complete() -> None:
 def test_the_embedded_file_is_small_and_has_its_licence() -> None:
     file = fetch("fashion-mini")
     assert file.stat().st_size < 3_200_000
-    assert "Copyright © 2017 Zalando SE" in (file.parent / "LICENSE.fashion-mnist").read_text(
-        encoding="utf-8"
-    )
+    assert "Copyright © 2017 Zalando SE" in (file.parent / "LICENSE.fashion-mnist").read_text(encoding="utf-8")
 
 
 def test_a_changed_image_is_noticed() -> None:
@@ -314,9 +312,7 @@ def write_python3(folder: Path, train: Split, test: Split) -> None:
 
 def write_binary(folder: Path, train: Split, test: Split) -> None:
     for name, split in batches(train, test):
-        records = np.concatenate(
-            [split.labels[:, np.newaxis].astype(np.uint8), split.images.reshape(-1, 3072)], axis=1
-        )
+        records = np.concatenate([split.labels[:, np.newaxis].astype(np.uint8), split.images.reshape(-1, 3072)], axis=1)
         (folder / f"{name}.bin").write_bytes(records.tobytes())
 
 
@@ -463,9 +459,7 @@ def test_a_sheet_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
 
 def idx_bytes(array: Array) -> bytes:
     return (
-        bytes((0, 0, 8, array.ndim))
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.astype(np.uint8).tobytes()
+        bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
     )
 
 
@@ -516,6 +510,7 @@ GOOD_IDX = idx_bytes(np.arange(24).reshape(4, 2, 3))
         (gzip.compress(GOOD_IDX)[:-8] + bytes(8), "could not be read .*CRC"),
         (gzip.compress(GOOD_IDX[:-2]), "is truncated"),
     ],
+    ids=[str(i) for i in range(10)],
 )
 def test_a_broken_idx_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file"
@@ -537,9 +532,7 @@ def picture(value: int, mode: str = "RGB", width: int = 6, height: int = 6) -> I
     return Image.new(mode, (width, height), (value, 0, 255 - value) if mode == "RGB" else value)
 
 
-def write_pictures(
-    folder: Path, count: int, mode: str = "RGB", classes: tuple[str, ...] = ("cat", "dog")
-) -> None:
+def write_pictures(folder: Path, count: int, mode: str = "RGB", classes: tuple[str, ...] = ("cat", "dog")) -> None:
     """Pictures whose red, or grey, is 100 times the class plus the number."""
     for label, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
@@ -659,9 +652,7 @@ def test_without_a_size_pictures_need_not_be_square(tmp_path: Path) -> None:
     mode=st.sampled_from(["L", "RGB"]),
 )
 @settings(max_examples=80, deadline=None)
-def test_square_gives_the_asked_size_and_keeps_a_flat_picture(
-    width: int, height: int, size: int, mode: str
-) -> None:
+def test_square_gives_the_asked_size_and_keeps_a_flat_picture(width: int, height: int, size: int, mode: str) -> None:
     flat = picture(77, mode, width, height)
     result = square(flat, size)
     assert (result.size, result.mode) == ((size, size), mode)
@@ -1052,9 +1043,7 @@ def test_importing_the_package_is_light() -> None:
         f"print([name for name in {heavy} if name in set(sys.modules) - before])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -1081,9 +1070,7 @@ class Short(Silent):
 @contextmanager
 def server(folder: Path, handler: type[Silent]) -> Iterator[str]:
     """The address of a server on this machine."""
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(handler, directory=str(folder))
-    ) as running:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -1148,9 +1135,7 @@ def test_fetch_downloads_single_files(tmp_path: Path, served: tuple[Path, str]) 
     assert calls[-1] == ("storing", 1, 1)
 
 
-def test_fetch_reads_only_the_expected_members_of_an_archive(
-    tmp_path: Path, served: tuple[Path, str]
-) -> None:
+def test_fetch_reads_only_the_expected_members_of_an_archive(tmp_path: Path, served: tuple[Path, str]) -> None:
     known, train, test = tiny(CIFAR10, 50, 20)
     made = tmp_path / "made"
     made.mkdir()
@@ -1180,9 +1165,7 @@ def test_a_link_in_an_archive_is_not_followed(tmp_path: Path, served: tuple[Path
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in for npm is a shell script")
-def test_fetch_falls_back_to_npm(
-    tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fetch_falls_back_to_npm(tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     known, train, test = tiny(CIFAR10, 50, 20)
     made, programs = tmp_path / "made", tmp_path / "bin"
     made.mkdir()
@@ -1231,9 +1214,7 @@ def test_fetch_says_why_npm_failed(
     assert below(tmp_path / "home") == []
 
 
-def test_when_no_source_works_all_are_named_and_nothing_is_left(
-    tmp_path: Path, served: tuple[Path, str]
-) -> None:
+def test_when_no_source_works_all_are_named_and_nothing_is_left(tmp_path: Path, served: tuple[Path, str]) -> None:
     known, train, test = tiny(MNIST, 40, 20)
     train.images[0] = 0  # no longer what is expected
     write_idx(served[0], train, test, zipped=True)
@@ -1293,9 +1274,7 @@ def test_an_interrupted_fetch_leaves_nothing_behind(tmp_path: Path, served: tupl
         assert below(root) == []
 
 
-def test_a_full_disk_is_one_sentence(
-    tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     known, train, test = tiny(MNIST, 40, 20)
     write_idx(served[0], train, test, zipped=True)
     source = Files(served[1], tuple(f"{name}.gz" for name in idx.TRAIN_FILES + idx.TEST_FILES))
@@ -1306,9 +1285,7 @@ def test_a_full_disk_is_one_sentence(
 
     monkeypatch.setattr(store, "write", full)
     root = tmp_path / "home"
-    with pytest.raises(
-        DataError, match=r"^The disk that holds .*home is full, so mnist was not stored: free"
-    ):
+    with pytest.raises(DataError, match=r"^The disk that holds .*home is full, so mnist was not stored: free"):
         fetch_from(Shelf(known, idx.holds, idx.read), (source, source), root, ignore)
     assert below(root) == []
 

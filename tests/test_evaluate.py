@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ def test_unknown_and_impossible_protocols() -> None:
     with pytest.raises(SettingError, match="--epochs cannot be 0"):
         protocol("quick", epochs=0)
     assert protocol("paper", epochs=7).describe("paper") == "paper, 7 epochs"
+    assert protocol("quick").describe("quick") == "quick, 25 epochs, at least 150 steps"
 
 
 def test_scores_learn_and_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:
@@ -91,10 +93,17 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
 
 def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> None:
     assert Architecture.of(artifact) == Architecture("convnet", 128, 3)
-    known = Artifact(
-        artifact.images, 1, artifact.mean, artifact.std, artifact.class_names, {"network": "convnet", "width": 9, "depth": 2}
-    )
-    assert str(Architecture.of(known)) == "convnet-2, width 9"
+    recipe = {"network": "convnet", "width": 9, "depth": 2}
+    assert str(Architecture.of(replace(artifact, recipe=recipe))) == "convnet-2, width 9"
+    for odd in ({"width": "wide"}, {"width": 0}, {"depth": None}, {"network": 3}):
+        with pytest.raises(ArtifactError, match="no network that can be built"):
+            Architecture.of(replace(artifact, recipe={**recipe, **odd}))
+
+
+def test_small_sets_are_trained_for_more_epochs_where_the_protocol_says_so() -> None:
+    p = Protocol(epochs=25, batch=64, least_steps=150)
+    assert [p.epochs_for(images) for images in (40, 64, 65, 400, 4000)] == [150, 150, 75, 25, 25]
+    assert Protocol().epochs_for(40) == 1000
 
 
 def test_a_curve_has_mean_and_spread_over_networks() -> None:

@@ -33,7 +33,7 @@ def test_instance_norm_sees_each_image_alone() -> None:
 
 
 def test_images_too_small_for_the_depth() -> None:
-    with pytest.raises(SettingError, match="depth 3 .* 4 x 4"):
+    with pytest.raises(SettingError, match=r"depth 3 .* 4 x 4"):
         ConvNet(3, 10, (4, 4), 8, 3)
 
 

@@ -140,8 +140,10 @@ def test_per_class_is_a_policy_of_its_own_for_every_class(measured: list[list[fl
 @given(st.lists(st.lists(st.floats(0, 100), min_size=8, max_size=8), min_size=2, max_size=6), st.booleans())
 def test_a_restored_policy_goes_on_as_if_nothing_had_happened(measured: list[list[float]], per_class: bool) -> None:
     def new() -> Policy:
-        return PerClass((MostLearnableSubset(4, 1),) * 1 + (MostLearnableSubset(4, 1),)) if per_class else (
-            MostLearnableSubset(4, 1)
+        return (
+            PerClass((MostLearnableSubset(4, 1),) * 1 + (MostLearnableSubset(4, 1),))
+            if per_class
+            else (MostLearnableSubset(4, 1))
         )
 
     policy, rows = new(), [torch.tensor(row).reshape(2, 4) for row in measured]

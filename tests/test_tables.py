@@ -32,9 +32,7 @@ def test_columns_line_up() -> None:
 
 
 def test_accuracies_stand_under_their_sizes() -> None:
-    table = accuracy_table(
-        {"mdc": [point(1, 30.0), point(2, 41.26)], "none": [point(1, 9.96, 1), point(2, 50.0, 1)]}
-    )
+    table = accuracy_table({"mdc": [point(1, 30.0), point(2, 41.26)], "none": [point(1, 9.96, 1), point(2, 50.0, 1)]})
     assert table.splitlines() == [
         "images per class          1          2   mean",
         "mdc               30.0 ±1.3  41.3 ±1.3  35.63",
@@ -52,7 +50,8 @@ def test_files_of_different_sizes_make_one_table_without_means_that_do_not_compa
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (30_720, "30.7 kB"), (3_072_000, "3.1 MB")]
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (30_720, "30.7 kB"), (3_072_000, "3.1 MB")],
 )
 def test_byte_counts(count: int, text: str) -> None:
     assert byte_count(count) == text
@@ -79,9 +78,7 @@ def test_a_description_leaves_out_what_is_not_known() -> None:
 
 
 def test_a_description_has_a_curve_for_each_protocol() -> None:
-    measured = example().with_accuracy(
-        [point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")]
-    )
+    measured = example().with_accuracy([point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")])
     assert description(measured).splitlines()[6:] == [
         "",
         "accuracy in % (protocol paper, 1000 epochs; convnet-3, width 4)",

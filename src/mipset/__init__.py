@@ -1,4 +1,4 @@
-"""mipset: multisize dataset condensation. Condense a labelled image set once; every prefix of the result is a training set.
+"""mipset: condense a labelled image set once; every prefix of the result is a training set.
 
     load        a real dataset by name            recipe, Recipe   settings
     run         condense; yields every step       pack             a step as an Artifact
@@ -21,6 +21,7 @@ from mipset.errors import (
     MissingExtraError,
     SettingError,
 )
+from mipset.extras import missing
 
 if TYPE_CHECKING:
     from mipset.artifact import Accuracy, Artifact, read
@@ -45,6 +46,8 @@ _HOME = {
     "run": "recipes",
     "scores": "evaluate",
 }
+
+_NEEDS_TORCH = {"Protocol", "Score", "curve", "pack", "run", "scores"}
 
 __all__ = [
     "Accuracy",
@@ -72,14 +75,12 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'mipset' has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"mipset.{_HOME[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtraError(
-            f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'
-        ) from error
+    if name in _NEEDS_TORCH:
+        try:
+            import_module("torch")
+        except ImportError as error:
+            raise missing("torch", f"mipset.{name}") from error
+    return getattr(import_module(f"mipset.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

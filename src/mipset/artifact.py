@@ -1,6 +1,6 @@
 """The file: one condensed set, of which every prefix is a set. See FORMAT.md; numpy and safetensors only.
 
-`images` is uint8 `[N, C, ch, h, w]`, rank first, so that S_[n] is the first n ranks and a contiguous range of bytes (law 1).
+`images` is uint8 `[N, C, ch, h, w]`, rank first, so that S_[n] is the first n ranks and one range of bytes (law 1).
 Everything needed to use it stands beside it as JSON in the metadata.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ TENSOR = "images"
 DECODE = "tiles row by row, each enlarged bilinearly (half-pixel centres) to full size; short sides padded with 0.5"
 
 Pixels = npt.NDArray[np.uint8]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,7 @@ class Artifact:
                 f"but they are {self.images.dtype} {list(shape)}."
             )
         if len(self.class_names) != shape[1]:
-            raise ArtifactError(
-                f"there are {shape[1]} classes of images, but {len(self.class_names)} class names."
-            )
+            raise ArtifactError(f"there are {shape[1]} classes of images, but {len(self.class_names)} class names.")
         if len(self.mean) != shape[2] or len(self.std) != shape[2]:
             raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
         if not all(np.isfinite(self.mean)) or not all(0 < s < float("inf") for s in self.std):
@@ -95,11 +93,9 @@ class Artifact:
         return replace(self, images=self.images[:n], accuracy=known)
 
     def with_accuracy(self, points: Sequence[Accuracy]) -> Artifact:
-        """The same set with `points` on its curve, in place of what was known for the same size, network and protocol."""
+        """The same set with `points` on its curve, in place of those of the same size, network and protocol."""
         place = {(p.size, p.network, p.protocol): p for p in (*self.accuracy, *points)}
-        return replace(
-            self, accuracy=tuple(sorted(place.values(), key=lambda p: (p.protocol, p.network, p.size)))
-        )
+        return replace(self, accuracy=tuple(sorted(place.values(), key=lambda p: (p.protocol, p.network, p.size))))
 
     def to_bytes(self) -> bytes:
         """The file's content: the same set always gives the same bytes."""
@@ -147,9 +143,7 @@ def read(path: Path | str) -> Artifact:
                 raise ArtifactError(f"{path} holds images of type {declared}, not U8: see FORMAT.md.")
             images: Pixels = stored.get_tensor(TENSOR)
     except SafetensorError as error:
-        raise ArtifactError(
-            f"{path} is not a whole safetensors file ({error}): fetch or make it again."
-        ) from error
+        raise ArtifactError(f"{path} is not a whole safetensors file ({error}): fetch or make it again.") from error
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
     try:
@@ -157,14 +151,10 @@ def read(path: Path | str) -> Artifact:
     except ArtifactError as error:
         raise ArtifactError(f"{path} is damaged: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise ArtifactError(
-            f"{path} is damaged: its description cannot be understood ({error!r})."
-        ) from error
+        raise ArtifactError(f"{path} is damaged: its description cannot be understood ({error!r}).") from error
     for rank, (found, expected) in enumerate(zip(artifact.rank_sha256, digests, strict=True), start=1):
         if found != expected:
-            raise ArtifactError(
-                f"{path} is damaged: image {rank} of each class was altered; fetch or make it again."
-            )
+            raise ArtifactError(f"{path} is damaged: image {rank} of each class was altered; fetch or make it again.")
     return artifact
 
 
@@ -172,18 +162,16 @@ def _parse(text: str, images: Pixels) -> tuple[Artifact, list[str]]:
     header = json.loads(text, parse_float=_finite, parse_constant=_finite)
     version = header["format"]
     if type(version) is not int or version != FORMAT:
-        raise ArtifactError(
-            f"its format is {version!r}, and this version of mipset reads {choices([str(FORMAT)])}."
-        )
+        raise ArtifactError(f"its format is {version!r}, and this version of mipset reads {choices([str(FORMAT)])}.")
     digests = _typed(header, "sha256", list)
     if len(digests) != len(images):
         raise ArtifactError("it does not have one sha256 for each rank.")
     artifact = Artifact(
         images=images,
         factor=_typed(header["formation"], "factor", int),
-        mean=tuple(float(value) for value in _typed(header, "mean", list)),
-        std=tuple(float(value) for value in _typed(header, "std", list)),
-        class_names=tuple(str(name) for name in _typed(header, "classes", list)),
+        mean=tuple(float(_of("mean", value, int | float)) for value in _typed(header, "mean", list)),
+        std=tuple(float(_of("std", value, int | float)) for value in _typed(header, "std", list)),
+        class_names=tuple(_of("classes", name, str) for name in _typed(header, "classes", list)),
         recipe=_typed(header, "recipe", dict),
         provenance=_typed(header, "provenance", dict),
         accuracy=tuple(_accuracy(point) for point in _typed(header, "accuracy", list)),
@@ -194,18 +182,21 @@ def _parse(text: str, images: Pixels) -> tuple[Artifact, list[str]]:
 def _accuracy(point: Mapping[str, Any]) -> Accuracy:
     return Accuracy(
         size=_typed(point, "size", int),
-        mean=float(point["mean"]),
-        std=float(point["std"]),
+        mean=float(_typed(point, "mean", int | float)),
+        std=float(_typed(point, "std", int | float)),
         networks=_typed(point, "networks", int),
-        network=str(point["network"]),
-        protocol=str(point["protocol"]),
+        network=_typed(point, "network", str),
+        protocol=_typed(point, "protocol", str),
     )
 
 
-def _typed(header: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    value = header[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ArtifactError(f"its field {name!r} is not of type {kind.__name__}.")
+def _typed(header: Mapping[str, Any], name: str, kind: type | UnionType) -> Any:
+    return _of(name, header[name], kind)
+
+
+def _of(name: str, value: Any, kind: type | UnionType) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):  # a bool is an int, but not here
+        raise ArtifactError(f"its field {name!r} has a value of type {type(value).__name__}: see FORMAT.md.")
     return value
 
 

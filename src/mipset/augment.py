@@ -1,8 +1,8 @@
 """Differentiable augmentation of normalised images.
 
-A draw is an object: drawn once, it can be applied to any number of tensors, so that real and synthetic images see the same
-transform. A *shared* draw holds one set of parameters for a whole batch and fits batches of any length; otherwise every
-image of a batch has its own. Zero is the fill, which is the colour of the dataset's mean because images are normalised.
+A draw is an object: drawn once, it can be applied to any number of tensors, so that real and synthetic images see the
+same transform. A *shared* draw holds one set of parameters for a whole batch and fits batches of any length; otherwise
+every image of a batch has its own. Zero is the fill, which is the mean colour of the dataset: images are normalised.
 
 Two compositions exist. `IDC`: flip and colour always, then one of crop, scale and rotate, then cutout (each if it is
 listed). `DSA`: exactly one of the listed operations.
@@ -220,8 +220,7 @@ class IDC(Augmentation):
 
     def _compose(self, generator: torch.Generator) -> list[str]:
         first, geometric, last = (
-            [name for name in group if name in self.operations]
-            for group in (FIRST, GEOMETRIC, LAST)
+            [name for name in group if name in self.operations] for group in (FIRST, GEOMETRIC, LAST)
         )
         return first + _one_of(geometric, generator) + last
 

@@ -40,13 +40,9 @@ def resume(path: Path, parts: Parts, recipe: Recipe, data_sha256: str) -> int:
         was, data, done = dict(content["recipe"]), content["data"], int(content["done"])
         pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
     except FileNotFoundError as error:
-        raise ArtifactError(
-            f"there is no checkpoint {path} to resume: leave out --resume to start."
-        ) from error
+        raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
     except Exception as error:  # torch raises whatever broken bytes lead it to
-        raise ArtifactError(
-            f"the checkpoint {path} cannot be read: leave out --resume to start anew."
-        ) from error
+        raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
     for name, value in asdict(recipe).items():
         if was.get(name) != value:
             raise SettingError(
@@ -54,9 +50,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, data_sha256: str) -> int:
                 f"use the same settings, or leave out --resume to start anew."
             )
     if data != data_sha256:
-        raise SettingError(
-            f"the checkpoint {path} was made from other data: leave out --resume to start anew."
-        )
+        raise SettingError(f"the checkpoint {path} was made from other data: leave out --resume to start anew.")
     parts.S.pixels.copy_(pixels)
     parts.S.velocity.copy_(velocity)
     parts.policy.restore(policy)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mipset import __version__
-from mipset.errors import ArtifactError, MipsetError, MissingExtraError, SettingError
+from mipset.errors import ArtifactError, MipsetError, SettingError
+from mipset.extras import missing
 from mipset.progress import Progress, duration
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def _main(arguments: list[str]) -> int:
         return _complain(str(error))
     except KeyboardInterrupt as interrupt:
         return _complain(str(interrupt) or "interrupted; nothing was written.")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "alloc" not in str(error) and "memory" not in str(error):
+            raise
+        return _complain("there is not enough memory for this: try a smaller --width, --real-batch or --ipc.")
     except BrokenPipeError:  # whoever read our output has seen enough
         _forget_output()
         return 0
@@ -59,9 +64,7 @@ def _main(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        return _complain(
-            f'this needs {error.name}, which is not installed: run pip install "mipset[condense]".'
-        )
+        return _complain(str(missing(str(error.name), "this")))
     return 0
 
 
@@ -77,48 +80,32 @@ def _forget_output() -> None:
 
 def parser() -> Parser:
     """All verbs and flags."""
-    top = Parser(
-        prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set."
-    )
+    top = Parser(prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set.")
     top.add_argument("--version", action="version", version=f"mipset {__version__}")
     verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
-    verb.add_argument(
-        "dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH"
-    )
+    verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (see `mipset recipes`)")
     _add_recipe_flags(verb)
     _add_data_flags(verb)
     _add_machine_flags(verb)
-    verb.add_argument(
-        "--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left"
-    )
+    verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
     verb.set_defaults(run=condense)
 
-    verb = verbs.add_parser(
-        "evaluate", help="train and test every size of a file", description=evaluate.__doc__
-    )
+    verb = verbs.add_parser("evaluate", help="train and test every size of a file", description=evaluate.__doc__)
     verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="what `mipset condense` wrote")
     verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
-    verb.add_argument(
-        "--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)"
-    )
-    verb.add_argument(
-        "--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)"
-    )
+    verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
+    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
     verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
-    verb.add_argument(
-        "--network", metavar="NAME", help="architecture (default: the one it was condensed with)"
-    )
+    verb.add_argument("--network", metavar="NAME", help="architecture (default: the one it was condensed with)")
     verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
     verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
-    verb.add_argument(
-        "--data", metavar="DATASET", help="where the test images are (default: named in the file)"
-    )
+    verb.add_argument("--data", metavar="DATASET", help="where the test images are (default: named in the file)")
     verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
     _add_machine_flags(verb)
@@ -129,27 +116,21 @@ def parser() -> Parser:
     verb.add_argument("--png", metavar="FILE", type=Path, help="write a contact sheet of all images")
     verb.set_defaults(run=show)
 
-    verb = verbs.add_parser(
-        "slice", help="write the first n images of each class", description=slice_.__doc__
-    )
+    verb = verbs.add_parser("slice", help="write the first n images of each class", description=slice_.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path)
     verb.add_argument("size", metavar="N", type=int)
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
     verb.set_defaults(run=slice_)
 
-    verb = verbs.add_parser(
-        "data", help="datasets: what there is, and fetching one", description=data.__doc__
-    )
+    verb = verbs.add_parser("data", help="datasets: what there is, and fetching one", description=data.__doc__)
     verb.set_defaults(run=data)
     actions = verb.add_subparsers(metavar="[fetch NAME]")
     action = actions.add_parser("fetch", help="get a dataset", description=fetch.__doc__)
     action.add_argument("name", metavar="NAME")
     action.set_defaults(run=fetch)
 
-    verb = verbs.add_parser(
-        "recipes", help="named settings and what they promise", description=recipes.__doc__
-    )
+    verb = verbs.add_parser("recipes", help="named settings and what they promise", description=recipes.__doc__)
     verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this one")
     verb.set_defaults(run=recipes)
     return top
@@ -205,11 +186,7 @@ def condense(chosen: argparse.Namespace) -> None:
             for step in condense(parts, done):
                 note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
-                if (
-                    step.outer_done
-                    and step.t < recipe.outer
-                    and time.monotonic() - saved > CHECKPOINT_SECONDS
-                ):
+                if step.outer_done and step.t < recipe.outer and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     checkpoint.save(waiting, step, recipe, real.sha256)
                     done, saved = step.t, time.monotonic()
         except KeyboardInterrupt as interrupt:
@@ -269,7 +246,8 @@ def _evaluate_one(chosen: argparse.Namespace, path: Path, artifact: Artifact, ti
 
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
-    rule = protocol(chosen.protocol, **({"epochs": chosen.epochs} if chosen.epochs is not None else {}))
+    length = {} if chosen.epochs is None else {"epochs": chosen.epochs, "least_steps": 0}
+    rule = protocol(chosen.protocol, **length)
     workers = chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1)
     found = []
     with Progress(f"evaluating {title}", sum(sizes) * chosen.networks) as bar:
@@ -396,15 +374,11 @@ def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Da
     try:
         real = _load(name, size, split_seed)
     except MipsetError as error:
-        if chosen.data or name == origin.get("dataset") and ":" not in name:
+        if chosen.data or ":" not in name:
             raise
-        raise SettingError(
-            f"{path} was condensed from {name}: add --data with its path to test with it."
-        ) from error
+        raise SettingError(f"{path} was condensed from {name}: add --data with its path to test with it.") from error
     if not chosen.data and real.sha256 != origin.get("sha256"):
-        raise SettingError(
-            f"{path} was condensed from another {name} than the one here: add --data to test with it."
-        )
+        raise SettingError(f"{path} was condensed from another {name} than the one here: add --data to test with it.")
     if real.classes == len(artifact.class_names) and real.class_names != artifact.class_names:
         theirs, ours = next(
             pair for pair in zip(real.class_names, artifact.class_names, strict=True) if pair[0] != pair[1]
@@ -416,7 +390,7 @@ def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Da
 
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
-    """The recipe asked for, or the first that is made for the dataset, with the flags given in place of its settings."""
+    """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
     from mipset.recipes import RECIPES, Recipe, recipe
 
     fitting = [name for name, named in RECIPES.items() if named.dataset == chosen.dataset]
@@ -431,6 +405,9 @@ DEFAULT_RECIPE = "cifar10-cpu"  # for data of one's own: made for two cores
 def _device(chosen: argparse.Namespace) -> Any:
     import torch
 
+    from mipset.memory import keep_freed_memory
+
+    keep_freed_memory()
     if chosen.threads is not None:
         if not 1 <= chosen.threads <= MOST_THREADS:
             raise SettingError(f"--threads cannot be {chosen.threads}: choose from 1 to {MOST_THREADS}.")
@@ -442,9 +419,7 @@ def _device(chosen: argparse.Namespace) -> Any:
             device = torch.device(name)
             torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise SettingError(
-            f"--device cannot be {name!r} on this machine: choose cpu, or leave it out."
-        ) from error
+        raise SettingError(f"--device cannot be {name!r} on this machine: choose cpu, or leave it out.") from error
     return device
 
 
@@ -466,9 +441,7 @@ def _refuse_to_overwrite(path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise ArtifactError(f"{path} exists already: choose another --out, or add --force to overwrite it.")
     if not path.absolute().parent.is_dir():
-        raise ArtifactError(
-            f"there is no folder {path.absolute().parent} to write {path.name} into: make it first."
-        )
+        raise ArtifactError(f"there is no folder {path.absolute().parent} to write {path.name} into: make it first.")
 
 
 def _sizes(text: str | None, ipc: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Evaluation: train a new network on each prefix of a written file, and test it after the last epoch.
 
-What is measured is what is shipped: only the file's uint8 images are trained on (law 5). Test images are looked at once, when
-training is over, and choose nothing (law 7).
+What is measured is what is shipped: only the uint8 images of the file are trained on (law 5). Test images are looked at
+once, when training is over, and choose nothing (law 7).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +20,8 @@ import torch
 
 from mipset.artifact import Accuracy, Artifact
 from mipset.data import Dataset
-from mipset.errors import DataError, MipsetError, SettingError, choices
+from mipset.errors import ArtifactError, DataError, MipsetError, SettingError, choices
+from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
 from mipset.randomness import Purpose, generator, key, permutation
 from mipset.recipes import augmentation, network_builder
@@ -32,6 +34,7 @@ class Protocol:
     """How a network is trained on a condensed set. The defaults are the paper's (E-IDC)."""
 
     epochs: int = 1000
+    least_steps: int = 0  # small sets are trained for more epochs, until there were as many steps
     batch: int = 64
     rate: float = 0.01
     momentum: float = 0.9
@@ -41,12 +44,18 @@ class Protocol:
     milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
     drop: float = 0.2  # what the rate is multiplied with there
 
+    def epochs_for(self, images: int) -> int:
+        """How long a network is trained on so many images."""
+        steps_per_epoch = -(-images // self.batch)
+        return max(self.epochs, -(-self.least_steps // steps_per_epoch))
+
     def describe(self, name: str) -> str:
         """How the protocol is named in a file and in tables."""
-        return f"{name}, {self.epochs} epochs"
+        least = f", at least {self.least_steps} steps" if self.least_steps else ""
+        return f"{name}, {self.epochs} epochs{least}"
 
 
-PROTOCOLS = {"paper": Protocol(), "quick": Protocol(epochs=100)}
+PROTOCOLS = {"paper": Protocol(), "quick": Protocol(epochs=25, least_steps=150, rate=0.03)}
 
 
 def protocol(name: str, **changes: Any) -> Protocol:
@@ -74,7 +83,12 @@ class Architecture:
     def of(cls, artifact: Artifact) -> Architecture:
         """The network that the set was condensed with."""
         r = artifact.recipe
-        return cls(str(r["network"]), int(r["width"]), int(r["depth"])) if "network" in r else cls()
+        if "network" not in r:
+            return cls()
+        name, width, depth = (r.get(key) for key in ("network", "width", "depth"))
+        if not (isinstance(name, str) and isinstance(width, int) and isinstance(depth, int) and width > 0 < depth):
+            raise ArtifactError(f"its recipe names no network that can be built: {name}, width {width}, depth {depth}.")
+        return cls(name, width, depth)
 
 
 @dataclass(frozen=True)
@@ -111,8 +125,9 @@ class Task:
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         rule = TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
         optimiser = rule.optimiser(theta)
-        drops = {int(share * p.epochs) for share in p.milestones}
-        for epoch in range(p.epochs):
+        epochs = p.epochs_for(len(train))
+        drops = {int(share * epochs) for share in p.milestones}
+        for epoch in range(epochs):
             if epoch in drops:
                 for group in optimiser.param_groups:
                     group["lr"] *= p.drop
@@ -171,8 +186,8 @@ def _check_fit(artifact: Artifact, data: Dataset, sizes: Sequence[int], networks
     _, classes, *shape = artifact.images.shape
     if tuple(shape) != data.shape or classes != data.classes:
         raise DataError(
-            f"the file holds {classes} classes of images {shape}, but {data.name} has {data.classes} of {list(data.shape)}: "
-            f"test with the dataset it was condensed from."
+            f"the file holds {classes} classes of images {shape}, but {data.name} has {data.classes} "
+            f"of {list(data.shape)}: test with the dataset it was condensed from."
         )
 
 
@@ -180,10 +195,17 @@ _task: Task | None = None  # of a worker process: sent once, not with every job
 
 
 def _start_worker(task: Task) -> None:
-    global _task  # noqa: PLW0603
+    global _task
     _task = task
+    keep_freed_memory()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
+    _hold_interrupts(False)
+
+
+def _hold_interrupts(hold: bool) -> None:
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_BLOCK if hold else signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _work(size: int, number: int) -> Score:
@@ -195,9 +217,14 @@ def _in_processes(task: Task, jobs: Sequence[tuple[int, int]], workers: int) -> 
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(task,))
     try:
-        for future in as_completed([pool.submit(_work, size, number) for size, number in jobs]):
+        _hold_interrupts(True)  # workers inherit it, so that Ctrl-C meets none of them half started
+        try:
+            futures = [pool.submit(_work, size, number) for size, number in jobs]
+        finally:
+            _hold_interrupts(False)
+        for future in as_completed(futures):
             yield future.result()
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, BrokenPipeError) as error:
         raise MipsetError(
             "a worker process was ended from outside (out of memory?): try again with --workers 1."
         ) from error
@@ -213,7 +240,5 @@ def curve(results: Sequence[Score], protocol_name: str, architecture: Architectu
     for size in sorted({score.size for score in results}):
         values = [score.accuracy for score in sorted(results, key=lambda s: s.network) if score.size == size]
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        points.append(
-            Accuracy(size, statistics.fmean(values), spread, len(values), str(architecture), protocol_name)
-        )
+        points.append(Accuracy(size, statistics.fmean(values), spread, len(values), str(architecture), protocol_name))
     return points

@@ -1,7 +1,7 @@
 """Objectives: what makes a synthetic set S like the real images B.
 
-An objective is asked in two parts. `target` sees the real images once; `distances` then gives D(S_[n], B) for every size
-asked for, from one forward and one backward pass, whatever the sizes: the gradient of a prefix is a running mean,
+An objective is asked in two parts. `target` sees the real images once; `distances` then gives D(S_[n], B) for every
+size asked for, from one forward and one backward pass, whatever the sizes: the gradient of a prefix is a running mean,
 g_[n] = (g_1 + ... + g_n) / n, so it is enough to keep the gradient of each stretch between two sizes apart.
 """
 
@@ -82,9 +82,7 @@ class Objective(ABC):
         """The real side, computed once and shared by all sizes."""
 
     @abstractmethod
-    def distances(
-        self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]
-    ) -> Match:
+    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
         """The distance of every prefix `synthetic[:end]`; `ends` increase, the last is the whole."""
 
 
@@ -95,7 +93,7 @@ class GradientMatching(Objective):
     Biases and norms are not compared, nor is the classifier unless `classifier` is set.
     """
 
-    distance: Distance = Squared()  # noqa: RUF009  (immutable)
+    distance: Distance = Squared()
     classifier: bool = False
 
     def target(self, theta: Network, real: Tensor, label: int) -> Target:
@@ -104,9 +102,7 @@ class GradientMatching(Objective):
         weights = [layer.weight for layer in self._layers(theta)]
         return Target(torch.autograd.grad(loss, weights), features.detach())
 
-    def distances(
-        self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]
-    ) -> Match:
+    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
         layers = self._layers(theta)
         with _recorded(layers) as passed:
             features = theta.features(synthetic)
@@ -149,16 +145,11 @@ def _recorded(
             handle.remove()
 
 
-def _stretch_gradients(
-    layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]
-) -> Tensor:
+def _stretch_gradients(layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]) -> Tensor:
     """The weight gradient summed over each stretch of images between two ends, [k, *weight]."""
     starts = [0, *ends[:-1]]
     return torch.stack(
-        [
-            _weight_gradient(layer, inputs[start:end], slopes[start:end])
-            for start, end in zip(starts, ends, strict=True)
-        ]
+        [_weight_gradient(layer, inputs[start:end], slopes[start:end]) for start, end in zip(starts, ends, strict=True)]
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mipset.artifact import Artifact
-from mipset.errors import ArtifactError, MissingExtraError
+from mipset.errors import ArtifactError
+from mipset.extras import missing
 from mipset.files import write_whole
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def contact_sheet(artifact: Artifact) -> Image:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError as error:
-        raise MissingExtraError('a picture needs Pillow: type `pip install "mipset[condense]"`.') from error
+        raise missing("Pillow", "A picture") from error
     ranks, classes, channels, height, width = artifact.images.shape
     if channels not in (1, 3):
         raise ArtifactError(f"images of {channels} channels cannot be shown: a picture needs 1 or 3.")

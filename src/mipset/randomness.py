@@ -43,9 +43,7 @@ def permutation(size: int, seed: int, purpose: Purpose, *address: int) -> torch.
     return torch.randperm(size, generator=generator(seed, purpose, *address))
 
 
-def shuffled_batch(
-    items: int, batch: int, step: int, seed: int, purpose: Purpose, *address: int
-) -> torch.Tensor:
+def shuffled_batch(items: int, batch: int, step: int, seed: int, purpose: Purpose, *address: int) -> torch.Tensor:
     """Batch number `step` of an endless sequence of shuffled epochs, the incomplete last batch of each dropped.
 
     Which epoch the step falls into follows from `step` alone, so no position has to be remembered.

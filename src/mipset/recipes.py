@@ -28,6 +28,7 @@ FREEZE_RULES = ("ratchet", "predecessor", "never")
 DISTANCES = ("squared", "l1", "row-cosine")
 INITIALISATIONS = ("mix", "noise")
 NETWORKS = ("convnet",)
+MOST = 1e30  # larger numbers leave float32 on the way
 
 
 def _setting(default: Any, text: str, *, among: Sequence[str] = (), least: float | None = None) -> Any:
@@ -80,8 +81,8 @@ class Recipe:
             if f.metadata["choices"] and value not in f.metadata["choices"]:
                 raise SettingError(f"{flag} cannot be {value!r}: choose {choices(f.metadata['choices'])}.")
             least = f.metadata["least"]
-            if least is not None and not least <= value < float("inf"):
-                raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and finite.")
+            if least is not None and not least <= value <= MOST:
+                raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and at most {MOST:g}.")
         for name in ("pixel_momentum", "network_momentum"):
             if getattr(self, name) >= 1:
                 raise SettingError(f"{flag_of(name)} cannot be {getattr(self, name)}: it must be below 1.")
@@ -208,9 +209,7 @@ def network_builder(
     from mipset.networks import ConvNet
 
     channels, size = shape[0], shape[1:]
-    makers: dict[str, Callable[[], Network]] = {
-        "convnet": lambda: ConvNet(channels, classes, size, width, depth)
-    }
+    makers: dict[str, Callable[[], Network]] = {"convnet": lambda: ConvNet(channels, classes, size, width, depth)}
     if name not in makers:
         raise SettingError(f"there is no network {name!r}: choose {choices(makers)}.")
     return makers[name]
@@ -235,9 +234,7 @@ def assemble(r: Recipe, data: Dataset, device: torch.device) -> Parts:
         first = from_noise((r.ipc, data.classes, *data.shape), r.seed)
     else:
         first = from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, form)
-    rule = TrainingRule(
-        r.network_lr, r.network_momentum, r.network_decay, augmentation(r.train_augment), r.cutmix
-    )
+    rule = TrainingRule(r.network_lr, r.network_momentum, r.network_decay, augmentation(r.train_augment), r.cutmix)
     return Parts(
         S=Synthetic(
             first.to(device),
@@ -284,13 +281,9 @@ def _check_fit(r: Recipe, data: Dataset) -> None:
             f"{r.ipc * r.factor**2}: choose a smaller --ipc or --factor, or --init noise."
         )
     if len(data.train) < r.train_batch:
-        raise SettingError(
-            f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}."
-        )
+        raise SettingError(f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}.")
     if r.factor > min(data.shape[1:]):
-        raise SettingError(
-            f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels."
-        )
+        raise SettingError(f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels.")
 
 
 def run(r: Recipe, data: Dataset, device: str = "cpu") -> Iterator[Step]:
@@ -308,9 +301,7 @@ def public_name(dataset: str) -> str:
     return kind + colon + Path(path).name
 
 
-def pack(
-    step: Step, r: Recipe, data: Dataset, loaded_with: Mapping[str, int | None] | None = None
-) -> Artifact:
+def pack(step: Step, r: Recipe, data: Dataset, loaded_with: Mapping[str, int | None] | None = None) -> Artifact:
     """What `step` has condensed, as it is shipped: uint8, with everything needed to use it.
 
     Of a path only its last part is kept, since files are published. `loaded_with` is what `load` needs beside the name.

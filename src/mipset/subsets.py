@@ -7,8 +7,8 @@
     R         reduction rate of the feature distance
     n*_t      size of the most learnable subset, S_MLS(t) = S_[n*_t]; 0 while there is none
 
-A policy answers with one weight per size, so the loss is always `sum_n w_n D(S_[n], B)`, and with the length of the frozen
-prefix. It changes its mind only in `select`, from feature distances alone, at the end of an outer iteration.
+A policy answers with one weight per size, so the loss is always `sum_n w_n D(S_[n], B)`, and with the length of the
+frozen prefix. It changes its mind only in `select`, from feature distances alone, at the end of an outer iteration.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ class EveryPrefix(Policy):
 
     def __post_init__(self) -> None:
         if not all(0 <= w < float("inf") for w in self.sizes) or sum(self.sizes) <= 0:
-            raise SettingError(
-                f"prefix weights must be finite, at least 0 and not all 0: {list(self.sizes)} are not."
-            )
+            raise SettingError(f"prefix weights must be finite, at least 0 and not all 0: {list(self.sizes)} are not.")
 
     def weights(self, c: int) -> Sequence[float]:
         return self.sizes
@@ -142,7 +140,7 @@ class EveryPrefix(Policy):
 class MostLearnableSubset(Policy):
     """MDC: the whole set counts one, and so does S_MLS, which is chosen anew every Δt outer iterations.
 
-    Distances are measured in the first iteration, after which S_[1] is chosen, and then in every iteration that Δt divides.
+    Distances are measured in the first iteration, after which S_[1] is chosen, and in every iteration that Δt divides.
     """
 
     N: int

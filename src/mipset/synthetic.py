@@ -65,9 +65,7 @@ class MultiFormation(Formation):
 
     def __post_init__(self) -> None:
         if self.tiles < 2:
-            raise SettingError(
-                f"multi-formation needs a factor of 2 or more, not {self.tiles}: 1 is Plain()."
-            )
+            raise SettingError(f"multi-formation needs a factor of 2 or more, not {self.tiles}: 1 is Plain().")
 
     @property
     def factor(self) -> int:
@@ -105,7 +103,7 @@ def formation(factor: int) -> Formation:
 
 
 def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
-    """The "mix" initialisation: stored images made of the first `ipc * factor²` real images of each class [N, C, ch, h, w].
+    """The "mix" initialisation: tiles of the first `ipc * factor²` real images of each class, [N, C, ch, h, w].
 
     The decoded image j of a class is the real image j, so a smaller set is initialised like a prefix of a larger one.
     """
@@ -119,10 +117,7 @@ def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
     return torch.stack(
         [
             torch.stack(
-                [
-                    torch.rand(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c))
-                    for c in range(classes)
-                ]
+                [torch.rand(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c)) for c in range(classes)]
             )
             for n in range(ipc)
         ]
@@ -137,10 +132,10 @@ def to_uint8(pixels: Tensor) -> Tensor:
 class Synthetic:
     """S: the stored pixels [N, C, ch, h, w], how they decode, and how they move.
 
-    They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser after
-    every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps. Coasting is
-    a geometric sum: it is applied at once, so a class's path does not depend on which other classes this process
-    holds. Frozen ranks do not move and keep no momentum (law 3).
+    They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser
+    after every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps.
+    Coasting is a geometric sum: it is applied at once, so a class's path does not depend on which other classes this
+    process holds. Frozen ranks do not move and keep no momentum (law 3).
     """
 
     def __init__(
@@ -156,8 +151,7 @@ class Synthetic:
         self.pixels, self.formation, self.rate, self.momentum = pixels, form, rate, momentum
         self.velocity = torch.zeros_like(pixels)
         self._mean, self._std = (
-            torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1)
-            for values in (mean, std)
+            torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1) for values in (mean, std)
         )
 
     @property

@@ -21,7 +21,7 @@ def in_columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def accuracy_table(curves: Mapping[str, Sequence[Accuracy]]) -> str:
-    """One row per curve, one column per size, and the mean over sizes; every cell is a mean and a spread over networks."""
+    """One row per curve, one column per size, and the mean over sizes; a cell is a mean and a spread over networks."""
     sizes = sorted({point.size for points in curves.values() for point in points})
     head = ["images per class", *map(str, sizes), "mean"]
     rows = [head]

@@ -68,9 +68,7 @@ class TrainingRule:
 
     def optimiser(self, theta: Network) -> torch.optim.SGD:
         """A new optimiser for all parameters of θ."""
-        return torch.optim.SGD(
-            theta.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay
-        )
+        return torch.optim.SGD(theta.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay)
 
     def step(
         self,

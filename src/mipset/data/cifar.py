@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset.data.dataset import Images, Split
-from mipset.data.extras import missing
 from mipset.data.known import Known
 from mipset.errors import DataError
+from mipset.extras import missing
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"
@@ -66,13 +66,10 @@ def _read_binary(place: Path, known: Known) -> tuple[Split, Split]:
 
 
 def _read_sheets(place: Path, known: Known) -> tuple[Split, Split]:
-    train = np.concatenate(
-        [_sheet(place / f"{name}.png", known.train // len(BATCHES), known) for name in BATCHES]
-    )
+    train = np.concatenate([_sheet(place / f"{name}.png", known.train // len(BATCHES), known) for name in BATCHES])
     test = _sheet(place / f"{TEST_BATCH}.png", known.test, known)
     labels = [
-        _sheet_labels(place / name, count)
-        for name, count in zip(SHEET_LABELS, (known.train, known.test), strict=True)
+        _sheet_labels(place / name, count) for name, count in zip(SHEET_LABELS, (known.train, known.test), strict=True)
     ]
     return Split.of(train, labels[0]), Split.of(test, labels[1])
 
@@ -137,9 +134,7 @@ class _BatchUnpickler(pickle.Unpickler):
             case ("numpy", "dtype"):
                 return _Dtype
             case _:
-                raise pickle.UnpicklingError(
-                    f"it asks for {module}.{name}, which a CIFAR-10 batch never does"
-                )
+                raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR-10 batch never does")
 
 
 def _python_batch(path: Path, rows: int) -> Batch:
@@ -148,13 +143,9 @@ def _python_batch(path: Path, rows: int) -> Batch:
         # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
         content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a broken or hostile pickle may raise anything
-        raise DataError(
-            f"{path} was refused as a CIFAR-10 batch ({error}): get the official file again."
-        ) from error
+        raise DataError(f"{path} was refused as a CIFAR-10 batch ({error}): get the official file again.") from error
     if isinstance(content, dict):
-        entries = {
-            key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()
-        }
+        entries = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()}
         data, labels = entries.get("data"), entries.get("labels")
         pixels = data.pixels(rows) if isinstance(data, _Array) else None
         if pixels is not None and _are_labels(labels, rows):
@@ -181,8 +172,7 @@ def _binary_batch(path: Path, rows: int) -> Batch:
     raw = _bytes(path)
     if len(raw) != rows * 3073:
         raise DataError(
-            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}: get the file "
-            "again."
+            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}: get the file again."
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, 3073)
     return records[:, 1:], records[:, 0].tolist()
@@ -207,9 +197,7 @@ def _sheet(path: Path, rows: int, known: Known) -> Images:
                 )
             pixels = np.asarray(sheet)  # [rows, height * width, channels]
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(
-            f"{path} could not be read as a PNG picture ({error}): get the file again."
-        ) from error
+        raise DataError(f"{path} could not be read as a PNG picture ({error}): get the file again.") from error
     return np.ascontiguousarray(pixels.reshape(rows, height, width, channels).transpose(0, 3, 1, 2))
 
 

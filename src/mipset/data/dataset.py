@@ -93,9 +93,7 @@ class Dataset:
         return replace(self, train=self.train.at(~held), test=self.train.at(held))
 
 
-def stratified(
-    labels: Labels, class_names: tuple[str, ...], fraction: float, seed: int
-) -> npt.NDArray[np.bool_]:
+def stratified(labels: Labels, class_names: tuple[str, ...], fraction: float, seed: int) -> npt.NDArray[np.bool_]:
     """A mask that holds out `fraction` of every class: rounded, at least one image, and leaving at least two.
 
     The draw depends on the seed, the class and the position of an image within its class only.
@@ -216,6 +214,4 @@ def _validate_scale(dataset: Dataset) -> None:
                 f"{channels} channels: correct it or leave it out."
             )
     if min(dataset.std) <= 0:
-        raise DataError(
-            f"{dataset.name}: std is {dataset.std}, but must be above 0: correct it or leave it out."
-        )
+        raise DataError(f"{dataset.name}: std is {dataset.std}, but must be above 0: correct it or leave it out.")

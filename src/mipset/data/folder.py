@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mipset.data.dataset import Dataset, Images, Labels, Split, by, statistics, stratified, validate
-from mipset.data.extras import missing
 from mipset.data.store import Report
 from mipset.errors import DataError, SettingError, choices
+from mipset.extras import missing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -123,9 +123,7 @@ def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path
 def _decoder(size: int | None) -> Decode:
     """A function that decodes one file to [ch, h, w]: one channel where the file is grey, else three."""
     if size is not None and size < 1:
-        raise SettingError(
-            f"An image size of {size} cannot be: choose a whole number of pixels from 1 upwards."
-        )
+        raise SettingError(f"An image size of {size} cannot be: choose a whole number of pixels from 1 upwards.")
     try:
         from PIL import Image, ImageOps
     except ImportError as error:

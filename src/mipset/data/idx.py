@@ -27,9 +27,7 @@ def holds(folder: Path) -> bool:
 
 def read(folder: Path, known: Known) -> tuple[Split, Split]:
     """The training and test split from the four files in the folder."""
-    return _read_split(folder, TRAIN_FILES, known.train, known), _read_split(
-        folder, TEST_FILES, known.test, known
-    )
+    return _read_split(folder, TRAIN_FILES, known.train, known), _read_split(folder, TEST_FILES, known.test, known)
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> Images:
@@ -74,9 +72,7 @@ def _parse(stream: BinaryIO, path: Path, shape: tuple[int, ...]) -> Images:
         raise DataError(f"{path} ends within its header: get the file again.")
     found = struct.unpack(f">{len(shape)}I", header[4:])
     if found != shape:
-        raise DataError(
-            f"{path} says that it holds {by(found)} values instead of {by(shape)}: get the file again."
-        )
+        raise DataError(f"{path} says that it holds {by(found)} values instead of {by(shape)}: get the file again.")
     expected = math.prod(shape)
     content = stream.read(expected + 1)  # one more, to notice what should not be there
     if len(content) != expected:

@@ -70,9 +70,7 @@ def to_bytes(name: str, title: str, images: Array) -> Images:
         raise DataError(f"{name}: {title} holds NaN or infinite values: replace them by values from 0 to 1.")
     low, high = float(images.min()), float(images.max())
     if low < 0 or high > 1:
-        raise DataError(
-            f"{name}: {title} holds floats from {low:g} to {high:g}: scale them to 0 to 1, or use uint8."
-        )
+        raise DataError(f"{name}: {title} holds floats from {low:g} to {high:g}: scale them to 0 to 1, or use uint8.")
     return np.rint(images.astype(np.float32, copy=False) * 255).astype(np.uint8)
 
 
@@ -85,12 +83,9 @@ def _check_names(name: str, arrays: dict[str, Array]) -> None:
     if absent == [[]]:
         return
     found = ", ".join(arrays) or "nothing"
-    problem = (
-        f"the array {absent[0][0]} is missing" if len(absent) == 1 else "the arrays do not make a dataset"
-    )
+    problem = f"the array {absent[0][0]} is missing" if len(absent) == 1 else "the arrays do not make a dataset"
     raise DataError(
-        f"{name}: {problem} (found {found}): save either {', '.join(SPLIT_NAMES)} or "
-        f"{', '.join(WHOLE_NAMES)}."
+        f"{name}: {problem} (found {found}): save either {', '.join(SPLIT_NAMES)} or {', '.join(WHOLE_NAMES)}."
     )
 
 
@@ -100,8 +95,7 @@ def _class_names(name: str, arrays: dict[str, Array]) -> tuple[str, ...] | None:
     names = arrays["class_names"]
     if names.dtype.kind != "U" or names.ndim != 1:
         raise DataError(
-            f"{name}: class_names is {names.dtype} with {names.ndim} axes, but must be a list of strings: "
-            "correct it."
+            f"{name}: class_names is {names.dtype} with {names.ndim} axes, but must be a list of strings: correct it."
         )
     return tuple(names.tolist())
 
@@ -112,8 +106,7 @@ def _labels(
     """Labels as numbers, and the names of the classes, which the labels tell where they are not given."""
     if labels.ndim != 1 or labels.size == 0:
         raise DataError(
-            f"{name}: {title} has the shape {by(labels.shape) or 'of a single value'}: use one label per "
-            "image."
+            f"{name}: {title} has the shape {by(labels.shape) or 'of a single value'}: use one label per image."
         )
     if labels.dtype.kind == "U":
         return _named_labels(name, title, labels, class_names)

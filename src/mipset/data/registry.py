@@ -55,9 +55,7 @@ def load(
     if kind not in KINDS:
         raise DataError(_unknown(name, kind))
     if kind == FASHION_MINI.name and colon:
-        raise DataError(
-            f"{name!r} cannot be: {kind} comes with mipset and takes no path, so leave the path out."
-        )
+        raise DataError(f"{name!r} cannot be: {kind} comes with mipset and takes no path, so leave the path out.")
     if not given and (colon or kind in OWN):
         raise DataError(f"{name!r} lacks a path: write {kind}:PATH.")
     try:

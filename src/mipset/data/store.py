@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset.data.dataset import Split
-from mipset.data.extras import missing
 from mipset.errors import DataError
+from mipset.extras import missing
 
 Report = Callable[[str, int, int], None]
 """Called as report(stage, done, total) while work goes on; `total` is 0 where it is unknown."""
@@ -46,9 +46,7 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             with loaded as file:
                 return {key: file[key] for key in file.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} could not be read as an .npz file ({error}): write or fetch it again."
-        ) from error
+        raise DataError(f"{path} could not be read as an .npz file ({error}): write or fetch it again.") from error
 
 
 def write(path: Path, train: Split, test: Split, *, compressed: bool = False) -> None:

@@ -17,9 +17,7 @@ class ConvNet(Network):
     32 by the first convolution, so that they halve evenly. The parameters carry the names of the authors' release.
     """
 
-    def __init__(
-        self, channels: int, classes: int, size: tuple[int, int], width: int = 128, depth: int = 3
-    ) -> None:
+    def __init__(self, channels: int, classes: int, size: tuple[int, int], width: int = 128, depth: int = 3) -> None:
         super().__init__()
         padding = 3 if size == (28, 28) else 1
         height, width_px = (side + 2 * (padding - 1) for side in size)

@@ -7,6 +7,4 @@ from mipset.errors import MissingExtraError
 
 def missing(package: str, purpose: str) -> MissingExtraError:
     """The error for a `package` that could not be imported while it was needed for `purpose`."""
-    return MissingExtraError(
-        f'{purpose} needs {package}, which is not installed: run pip install "mipset[condense]".'
-    )
+    return MissingExtraError(f'{purpose} needs {package}, which is not installed: run pip install "mipset[condense]".')

@@ -1,0 +1,72 @@
+"""What reusing freed memory is worth: one match and one training step, with and without, in turn.
+
+Each side runs in processes of its own, three times in alternation, and the best time counts. Prints the ratios.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+from mipset.augment import IDC
+from mipset.matching import GradientMatching
+from mipset.memory import keep_freed_memory
+from mipset.networks import ConvNet
+from mipset.training import TrainingRule
+
+ROUNDS, REPEATS, WIDTH = 3, 7, 64
+
+
+def best(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(REPEATS + 2):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times[2:])
+
+
+def measure(keep: bool) -> list[float]:
+    """Seconds of target, distances and training step."""
+    if keep:
+        keep_freed_memory()
+    torch.set_num_threads(1)
+    theta = ConvNet(3, 10, (32, 32), WIDTH)
+    real, synthetic, labels = torch.randn(64, 3, 32, 32), torch.randn(40, 3, 32, 32), torch.arange(64) % 10
+    objective = GradientMatching()
+    target = objective.target(theta, real, 0)
+    rule = TrainingRule(0.01, 0.9, 5e-4, IDC(("color", "crop")), 0.5)
+    optimiser, draws = rule.optimiser(theta), torch.Generator()
+
+    def match() -> object:
+        pixels = synthetic.clone().requires_grad_()
+        return torch.autograd.grad(objective.distances(theta, pixels, 0, target, [40]).distances.sum(), pixels)
+
+    return [
+        best(lambda: objective.target(theta, real, 0)),
+        best(match),
+        best(lambda: rule.step(theta, optimiser, real, labels, draws)),
+    ]
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(*measure(sys.argv[1] == "keep"))
+        return
+    found: dict[str, list[list[float]]] = {"give back": [], "keep": []}
+    for _ in range(ROUNDS):
+        for side, rounds in found.items():
+            out = subprocess.run([sys.executable, __file__, side], capture_output=True, text=True, check=True).stdout
+            rounds.append([float(number) for number in out.split()])
+    print(f"ConvNet-3, width {WIDTH}, one thread, torch {torch.__version__}; best of {ROUNDS} x {REPEATS}")
+    for i, title in enumerate(("real target", "synthetic distances", "training step")):
+        before, after = (min(times[i] for times in found[side]) for side in ("give back", "keep"))
+        print(f"{title:20} {1e3 * before:7.1f} ms -> {1e3 * after:7.1f} ms   {before / after:.2f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,945 @@
+"""The command line: the real command, made small; and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mipset
+from mipset import Accuracy, Artifact, checkpoint, cli, errors, evaluate, read
+from mipset.recipes import RECIPES
+
+GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
+SOURCE = str(Path(mipset.__file__).parents[1])
+
+# A run of a moment on any data.
+TINY = [
+    *("--ipc", "2", "--width", "4", "--depth", "2", "--outer", "2", "--inner", "2", "--real-batch", "8"),
+    *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
+]
+BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
+
+
+def save_npz(path: Path, classes: int = 3, per_class: int = 20, size: int = 8, seed: int = 0) -> Path:
+    """A dataset of grey noise."""
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, Any] = {}
+    for split in ("train", "test"):
+        arrays[f"{split}_labels"] = np.arange(classes * per_class) % classes
+        arrays[f"{split}_images"] = rng.integers(0, 256, (classes * per_class, 1, size, size), dtype=np.uint8)
+    np.savez(path, **arrays)
+    return path
+
+
+def save_pictures(folder: Path, count: int = 12, size: int = 8) -> Path:
+    """A dataset of grey pictures, in one sub-folder per class."""
+    rng = np.random.default_rng(1)
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = rng.integers(0, 256, (size, size), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder
+
+
+def run(
+    *arguments: object, cwd: Path, preexec: Callable[[], None] | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The real command, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "mipset", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=preexec,
+    )
+
+
+def done(process: subprocess.CompletedProcess[str]) -> str:
+    """What a command printed that went well."""
+    assert process.returncode == 0, process.stderr
+    assert "Traceback" not in process.stderr
+    return process.stdout
+
+
+def sentence(text: str) -> str:
+    """What standard error holds, which must be one line, beside a progress bar where a slow machine shows one."""
+    text = "".join(line for line in text.splitlines(keepends=True) if " spent, " not in line)
+    assert text.startswith("mipset: "), text
+    assert text.endswith((".\n", "?\n")), text
+    assert text.count("\n") == 1, text
+    return text
+
+
+def is_refused(process: subprocess.CompletedProcess[str]) -> str:
+    """What a command said that could not be done."""
+    assert process.returncode == 2
+    assert process.stdout == ""
+    return sentence(process.stderr)
+
+
+def names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+Here = Callable[..., str]
+
+
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str]) -> Here:
+    """A command run in this process, which saves the seconds that importing torch takes; gives what it printed."""
+
+    def run_here(*arguments: object) -> str:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        shown = capfd.readouterr()
+        assert ended.value.code == 0, shown.err
+        return shown.out
+
+    return run_here
+
+
+@pytest.fixture
+def refusal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    """The same for a command that must be refused with one sentence, and must not write anything."""
+
+    def refuse(*arguments: object) -> str:
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        shown = capfd.readouterr()
+        assert ended.value.code == 2
+        assert shown.out == ""
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+        return sentence(shown.err)
+
+    return refuse
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    return save_npz(tmp_path / "pets.npz")
+
+
+@pytest.fixture
+def condensed(tmp_path: Path) -> Path:
+    """A file that says it was condensed from fashion-mini, and need not be good."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 10, 1, 28, 28), dtype=np.uint8)
+    data = mipset.load("fashion-mini")
+    path = tmp_path / "set.safetensors"
+    Artifact(
+        images=pixels,
+        factor=1,
+        mean=data.mean,
+        std=data.std,
+        class_names=data.class_names,
+        recipe={"network": "convnet", "width": 4, "depth": 2},
+        provenance={"dataset": "fashion-mini", "sha256": data.sha256, "size": None, "split_seed": 0},
+    ).write(path)
+    return path
+
+
+class TestVerbs:
+    """Every verb as it is typed."""
+
+    def test_from_condensing_to_a_slice(self, tmp_path: Path) -> None:
+        printed = done(run("condense", "fashion-mini", "--out", "a.safetensors", *TINY, cwd=tmp_path))
+        assert printed.startswith("a.safetensors: 2 images for each of 10 classes, ")
+        assert printed.endswith("next: mipset evaluate a.safetensors\n")
+        assert names(tmp_path) == {"a.safetensors"}
+        whole = read(tmp_path / "a.safetensors")
+        assert whole.images.shape == (2, 10, 1, 28, 28)
+        assert whole.recipe["width"] == 4
+        assert whole.recipe["cutmix"] == RECIPES["demo"].recipe.cutmix  # the recipe for this dataset
+        assert whole.provenance["dataset"] == "fashion-mini"
+
+        printed = done(run("evaluate", "a.safetensors", "--save", *BRIEF, cwd=tmp_path))
+        head, sizes, row = printed.splitlines()
+        assert head.startswith("accuracy in % on test images, mean ± deviation over 1 networks (convnet-2, width 4; ")
+        assert sizes.split() == ["images", "per", "class", "1", "2", "mean"]
+        assert row.startswith("a ")
+        measured = read(tmp_path / "a.safetensors")
+        np.testing.assert_array_equal(measured.images, whole.images)
+        assert [p.size for p in measured.accuracy] == [1, 2]
+        assert [f"{p.mean:.1f}" for p in measured.accuracy] == row.split()[1:3]
+        assert {p.protocol for p in measured.accuracy} == {"quick, 1 epochs"}
+
+        shown = done(run("show", "a.safetensors", cwd=tmp_path))
+        assert "2 per class, 10 classes, 1 x 28 x 28 pixels" in shown
+        assert "protocol quick, 1 epochs; convnet-2, width 4" in shown
+        assert done(run("show", "a.safetensors", "--png", "a.png", cwd=tmp_path)).startswith("a.png: one row per class")
+        with Image.open(tmp_path / "a.png") as sheet:
+            assert sheet.format == "PNG"
+            assert sheet.height == 16 + 10 * (3 * 28 + 2)
+            assert sheet.width > 2 * (3 * 28 + 2)
+
+        assert done(run("slice", "a.safetensors", 1, "--out", "b.safetensors", cwd=tmp_path)).startswith(
+            "b.safetensors: 1 images per class, "
+        )
+        part = read(tmp_path / "b.safetensors")
+        np.testing.assert_array_equal(part.images, whole.images[:1])
+        assert part.accuracy == measured.accuracy[:1]
+
+        # The slice is as good as the size it was cut from, and several processes give what one gives.
+        printed = done(run("evaluate", "b.safetensors", "a.safetensors", *BRIEF[:-2], "--workers", 2, cwd=tmp_path))
+        _, sizes, slice_row, whole_row = printed.splitlines()
+        assert slice_row.split() == ["b", row.split()[1], "-", "-"]
+        assert whole_row == row
+        assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
+
+    def test_recipes(self, tmp_path: Path) -> None:
+        printed = done(run("recipes", cwd=tmp_path))
+        for name, named in RECIPES.items():
+            assert f"{name}\n    {named.dataset}: " in printed
+        printed = done(run("recipes", "demo", cwd=tmp_path))
+        assert "--width 32 " in printed
+        assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
+        assert "choose demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))
+
+    def test_data(self, tmp_path: Path) -> None:
+        printed = done(run("data", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "cache")))
+        assert "fashion-mini\n" in printed
+        assert "cifar10\n" in printed
+        assert "not here: " in printed
+        said = is_refused(run("data", "fetch", "cifar11", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "cache")))
+        assert "'cifar11' cannot be fetched" in said
+        assert names(tmp_path) == set()
+
+    def test_what_is_here_already_is_not_fetched(self, here: Here) -> None:
+        assert here("data", "fetch", "fashion-mini").startswith("fashion-mini is in ")
+
+    def test_version(self, here: Here) -> None:
+        assert here("--version") == f"mipset {mipset.__version__}\n"
+
+
+class TestHelp:
+    def test_needs_no_torch(self, tmp_path: Path) -> None:
+        """Nor anything else that takes long to import."""
+        code = (
+            "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
+            "from mipset.cli import main; main(sys.argv[1:])"
+        )
+        for verb in ([], ["condense"], ["evaluate"], ["data", "fetch"]):
+            process = subprocess.run(
+                [sys.executable, "-c", code, *verb, "--help"],
+                env={**os.environ, "PYTHONPATH": SOURCE},
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=tmp_path,
+            )
+            assert process.returncode == 0, process.stderr
+            assert process.stdout.startswith(f"usage: mipset {' '.join(verb)}".rstrip())
+
+    def test_flags_are_these(self) -> None:
+        """A flag that someone types in a script stays."""
+        machine = {"--device", "--threads"}
+        assert flags(cli.parser()) == {
+            (): {"--help", "--version"},
+            ("condense",): {
+                *("DATASET", "--help", "--out", "--recipe", "--size", "--split-seed", "--resume", "--force"),
+                *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
+                *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
+                *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),
+                *("--train-images", "--train-batch", "--train-augment", "--cutmix", "--network-lr"),
+                *("--network-momentum", "--network-decay", "--seed"),
+                *machine,
+            },
+            ("evaluate",): {
+                *(
+                    "FILE",
+                    "--help",
+                    "--sizes",
+                    "--networks",
+                    "--protocol",
+                    "--epochs",
+                    "--network",
+                    "--width",
+                ),
+                *("--depth", "--seed", "--data", "--workers", "--save"),
+                *machine,
+            },
+            ("show",): {"FILE", "--help", "--png"},
+            ("slice",): {"FILE", "N", "--help", "--out", "--force"},
+            ("data",): {"--help"},
+            ("data", "fetch"): {"NAME", "--help"},
+            ("recipes",): {"NAME", "--help"},
+        }
+
+    def test_every_flag_has_help(self) -> None:
+        for parser in parsers(cli.parser()).values():
+            for action in parser._actions:
+                assert action.help or not action.option_strings, action
+
+    def test_protocols_are_those_of_evaluate(self) -> None:
+        assert set(cli.PROTOCOLS) == set(evaluate.PROTOCOLS)
+
+
+def parsers(top: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], argparse.ArgumentParser]:
+    """A parser and all below it, by the words that lead to them."""
+    found = {path: top}
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, parser in action.choices.items():
+                found |= parsers(parser, (*path, name))
+    return found
+
+
+def flags(top: argparse.ArgumentParser) -> dict[tuple[str, ...], set[str]]:
+    return {
+        path: {
+            action.option_strings[-1] if action.option_strings else str(action.metavar)
+            for action in parser._actions
+            if not isinstance(action, argparse._SubParsersAction)
+        }
+        for path, parser in parsers(top).items()
+    }
+
+
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("text", "sizes"),
+        [
+            (None, [1, 2, 3, 4, 5]),
+            ("1", [1]),
+            ("1-3", [1, 2, 3]),
+            ("5,1", [1, 5]),
+            ("1-2,2-3,5", [1, 2, 3, 5]),
+            ("3-3", [3]),
+            (" 1 , 2 - 3 ", [1, 2, 3]),
+        ],
+    )
+    def test_that_can_be(self, text: str | None, sizes: list[int]) -> None:
+        assert cli._sizes(text, 5) == sizes
+
+    @pytest.mark.parametrize("text", ["", ",", "1,", "a", "1-", "-3", "1-2-3", "1.5", "1;2", "all", "1\u20133"])
+    def test_that_cannot_be_read(self, text: str) -> None:
+        with pytest.raises(errors.SettingError, match="write sizes such as 1-10 or 1,2,5"):
+            cli._sizes(text, 5)
+
+    @pytest.mark.parametrize("text", ["0", "6", "1-6", "3-2", "0-2", "1,99999999999999999999"])
+    def test_that_are_not_there(self, text: str) -> None:
+        with pytest.raises(errors.SettingError, match="the file has sizes 1 to 5"):
+            cli._sizes(text, 5)
+
+
+class TestRecipeChoice:
+    def chosen(self, *arguments: str) -> mipset.Recipe:
+        return cli._recipe(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
+
+    def test_goes_by_the_dataset(self) -> None:
+        assert self.chosen("fashion-mini") == RECIPES["demo"].recipe
+        assert self.chosen("cifar10") == RECIPES["cifar10-cpu"].recipe
+
+    def test_for_data_of_ones_own(self) -> None:
+        assert self.chosen("folder:pets") == RECIPES[cli.DEFAULT_RECIPE].recipe
+
+    def test_by_name(self) -> None:
+        assert self.chosen("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
+
+    def test_flags_stand_above_it(self) -> None:
+        assert self.chosen("cifar10", "--ipc", "7", "--policy", "none", "--pixel-lr", "0") == RECIPES[
+            "cifar10-cpu"
+        ].recipe.replace(ipc=7, policy="none", pixel_lr=0.0)
+
+
+class TestOwnData:
+    def test_in_an_npz_file(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out = tmp_path / "set.safetensors"
+        here("condense", f"npz:{pets}", "--out", out, *TINY)
+        assert read(out).provenance["dataset"] == "npz:pets.npz"
+        assert str(tmp_path).encode() not in out.read_bytes()
+
+        monkeypatch.chdir(tmp_path)  # where the file is found by its name alone
+        table = here("evaluate", out, *BRIEF).splitlines()[1:]
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert "condensed from npz:pets.npz: add --data with its path" in refusal("evaluate", out, *BRIEF)
+        assert here("evaluate", out, "--data", f"npz:{pets}", *BRIEF).splitlines()[1:] == table
+
+        save_npz(tmp_path / "elsewhere" / "pets.npz", seed=5)
+        assert "condensed from another npz:pets.npz" in refusal("evaluate", out, *BRIEF)
+
+    def test_in_a_folder(self, here: Here, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """How pictures were scaled and split is in the file, so that the test images are the same again."""
+        pictures = save_pictures(tmp_path / "my pictures", size=10)
+        out = tmp_path / "set.safetensors"
+        small = ["--factor", "1", "--real-batch", "4", "--size", "8", "--split-seed", "3"]
+        here("condense", f"folder:{pictures}", "--out", out, *TINY, *small)
+        found = read(out)
+        assert found.images.shape == (2, 2, 1, 8, 8)
+        assert found.class_names == ("cat", "dog")
+        assert {
+            "dataset": "folder:my pictures",
+            "size": 8,
+            "split_seed": 3,
+        }.items() <= found.provenance.items()
+        assert str(tmp_path).encode() not in out.read_bytes()
+        monkeypatch.chdir(tmp_path)
+        here("evaluate", out, *BRIEF)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert "add --data with its path" in refusal("evaluate", out, *BRIEF)
+        here("evaluate", out, "--data", f"folder:{pictures}", *BRIEF)
+
+
+class TestBadCondensing:
+    """One sentence, exit code 2, and nothing written."""
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["fashion-maxi"], "There is no dataset called 'fashion-maxi'"),
+            (["npz:nowhere.npz"], "is not a file"),
+            (["folder:nowhere"], "is not a folder"),
+            (["npz:"], "lacks a path"),
+            (["fashion-mini", "--recipe", "demon"], "there is no recipe 'demon': choose demo, "),
+            (["fashion-mini", "--policy", "most"], "--policy cannot be 'most': choose none, mdc, "),
+            (["fashion-mini", "--freeze", "always"], "--freeze cannot be 'always'"),
+            (["fashion-mini", "--ipc", "0"], "--ipc cannot be 0: it must be at least 1"),
+            (["fashion-mini", "--ipc", "-1"], "--ipc cannot be -1"),
+            (["fashion-mini", "--ipc", "two"], "argument --ipc: invalid int value: 'two'"),
+            (["fashion-mini", "--ipc", "2.5"], "argument --ipc: invalid int value: '2.5'"),
+            (["fashion-mini", "--ipc"], "argument --ipc: expected one argument"),
+            (["fashion-mini", "--pixel-lr", "nan"], "--pixel-lr cannot be nan"),
+            (["fashion-mini", "--pixel-lr", "inf"], "--pixel-lr cannot be inf"),
+            (["fashion-mini", "--network-lr", "-0.1"], "--network-lr cannot be -0.1"),
+            (["fashion-mini", "--pixel-momentum", "1"], "--pixel-momentum cannot be 1"),
+            (["fashion-mini", "--cutmix", "1.5"], "--cutmix cannot be 1.5"),
+            (["fashion-mini", "--subset-weight", "nan"], "--subset-weight cannot be nan"),
+            (["fashion-mini", "--seed", "-1"], "--seed cannot be -1"),
+            (["fashion-mini", "--split-seed", "-1"], "--split-seed cannot be -1"),
+            (["fashion-mini", "--size", "8"], "only pictures in a folder are scaled"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"], "or 2 numbers"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "or 2 numbers"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "nan,1"], "finite"),
+            (
+                ["fashion-mini", "--policy", "mdc", "--prefix-weights", "1,1"],
+                "needs --policy every-prefix, not mdc",
+            ),
+            (["fashion-mini", "--match-augment", "blur"], "there is no augmentation 'blur'"),
+            (["fashion-mini", "--network", "vgg"], "--network cannot be 'vgg': choose convnet"),
+            (["fashion-mini", "--depth", "9"], "choose a smaller --depth"),
+            (["fashion-mini", "--factor", "30"], "--factor"),
+            (["fashion-mini", "--real-batch", "100000"], "fewer than --real-batch 100000"),
+            (["fashion-mini", "--device", "quantum"], "--device cannot be 'quantum'"),
+            (["fashion-mini", "--device", "meta"], "--device cannot be 'meta'"),
+            (["fashion-mini", "--device", "hpu"], "--device cannot be 'hpu'"),
+            (["fashion-mini", "--device", "mkldnn"], "--device cannot be 'mkldnn'"),
+            (["fashion-mini", "--device", "cpu:x"], "--device cannot be 'cpu:x'"),
+            (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
+            (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
+            (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
+            (["fashion-mini", "mnist"], "unrecognized arguments: mnist"),
+            ([], "the following arguments are required: DATASET"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_settings(
+        self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], reason: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert reason in refusal("condense", "--out", tmp_path / "x.safetensors", *TINY, *given)
+
+    def test_in_a_process(self, tmp_path: Path) -> None:
+        """Two of them once more as they are typed: before torch is imported, and after."""
+        for given, reason in (("--ipc", "--ipc cannot be -1"), ("--threads", "--threads cannot be -1")):
+            process = run("condense", "fashion-mini", "--out", "x", given, "-1", cwd=tmp_path)
+            assert reason in is_refused(process)
+        assert names(tmp_path) == set()
+
+    @pytest.mark.parametrize("arguments", [[], ["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
+    def test_commands(self, refusal: Here, arguments: list[str]) -> None:
+        assert "--help`." in refusal(*arguments)
+
+    def test_output(self, refusal: Here, tmp_path: Path) -> None:
+        condense = ["condense", "fashion-mini", *TINY, "--out"]
+        (tmp_path / "old").write_bytes(b"precious")
+        (tmp_path / "folder").mkdir()
+        assert "old exists already: choose another --out, or add --force" in refusal(*condense, tmp_path / "old")
+        assert "there is no folder " in refusal(*condense, tmp_path / "nowhere" / "x")
+        assert "is a folder" in refusal(*condense, tmp_path / "folder")
+        assert "is a folder" in refusal(*condense, tmp_path / "folder", "--force")
+        assert "File name too long" in refusal(*condense, tmp_path / ("x" * 300))
+        assert "there is no folder /two lines to write" in refusal(*condense, "/two\nlines/x")
+        assert (tmp_path / "old").read_bytes() == b"precious"
+
+    def test_pictures(self, refusal: Here, tmp_path: Path) -> None:
+        condense = ["condense", f"folder:{tmp_path / 'pictures'}", "--out", tmp_path / "x", *TINY]
+        save_pictures(tmp_path / "pictures")
+        Image.new("L", (9, 8)).save(tmp_path / "pictures" / "dog" / "wide.png")
+        assert "different shapes" in (said := refusal(*condense))
+        assert "--size" in said
+        (tmp_path / "pictures" / "dog" / "wide.png").write_bytes(b"not a picture")
+        assert "wide.png could not be read as a picture" in refusal(*condense)
+        for path in (tmp_path / "pictures" / "dog").iterdir():
+            if path.name != "0.png":
+                path.unlink()
+        assert "Class 'dog' has 1 image, but a held-out split needs " in refusal(*condense)
+
+    def test_arrays(self, refusal: Here, tmp_path: Path) -> None:
+        path = tmp_path / "odd.npz"
+        condense = ["condense", f"npz:{path}", "--out", tmp_path / "x", *TINY]
+        images, labels = np.random.default_rng(0).random((40, 1, 8, 8)), np.arange(40) % 2
+        images[3, 0, 2, 1] = np.nan
+        np.savez(path, images=images, labels=labels)
+        assert "images holds NaN or infinite values" in refusal(*condense)
+        np.savez(path, images=np.nan_to_num(images), labels=np.where(np.arange(40) == 0, 1, 0))
+        assert "Class '1' has 1 image, but a held-out split needs " in refusal(*condense)
+        path.write_bytes(path.read_bytes()[:-30])
+        assert "could not be read as an .npz file" in refusal(*condense)
+
+    def test_too_few_images(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        condense = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
+        assert "class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
+        assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6)
+        assert "fewer than --train-batch 61" in refusal(*condense, "--train-batch", 61)
+
+
+class TestBadFiles:
+    @pytest.mark.parametrize("verb", [["evaluate"], ["show"], ["slice", "--out", "y", "1"]], ids=lambda verb: verb[0])
+    def test_that_cannot_be_read(
+        self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        command, *more = verb
+        (tmp_path / "cut").write_bytes(GOLDEN.read_bytes()[:-1])
+        (tmp_path / "empty").touch()
+        for name, reason in (
+            ("nothing", "there is no file nothing"),
+            ("cut", "cut is not a whole safetensors file"),
+            ("empty", "empty is not a whole safetensors file"),
+            (".", ". is a folder"),
+        ):
+            arguments = [name, *more] if command != "slice" else [name, more[2], *more[:2]]
+            assert reason in refusal(command, *arguments)
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["--sizes", "1-4"], "--sizes cannot be '1-4': the file has sizes 1 to 3"),
+            (["--sizes", "0"], "the file has sizes 1 to 3"),
+            (["--sizes", "some"], "write sizes such as"),
+            (["--networks", "0"], "--networks cannot be 0"),
+            (["--epochs", "0"], "--epochs cannot be 0"),
+            (["--epochs", "ten"], "invalid int value: 'ten'"),
+            (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
+            (["--network", "vgg"], "there is no network 'vgg'"),
+            (["--width", "0"], "--width cannot be 0"),
+            (["--depth", "0"], "--depth cannot be 0"),
+            (["--depth", "20"], "choose a smaller --depth"),
+            (["--seed", "-1"], "--seed cannot be -1"),
+            (["--workers", "0"], "--workers cannot be 0"),
+            (["--threads", "-2"], "--threads cannot be -2"),
+            (["--device", "quantum"], "--device cannot be 'quantum'"),
+            (["--data", "cifar11"], "There is no dataset called 'cifar11'"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_evaluating(self, refusal: Here, condensed: Path, given: list[str], reason: str) -> None:
+        assert reason in refusal("evaluate", condensed, *BRIEF, "--save", *given)
+
+    def test_evaluating_with_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        other = save_npz(tmp_path / "other.npz")
+        said = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
+        assert "the file holds 10 classes of images [1, 28, 28], but " in said
+        alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
+        said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
+        assert "has the class 'T-shirt/top' where " in said
+
+    def test_sizes_of_all_files_are_checked_before_work_begins(
+        self, refusal: Here, tmp_path: Path, condensed: Path
+    ) -> None:
+        small = tmp_path / "small.safetensors"
+        read(condensed).prefix(1).write(small)
+        said = refusal("evaluate", condensed, small, "--sizes", "1,3", *BRIEF, "--save")
+        assert "the file has sizes 1 to 1" in said
+
+    def test_whose_origin_is_unknown_or_odd(self, refusal: Here, tmp_path: Path) -> None:
+        known = read(GOLDEN)
+        path = tmp_path / "odd.safetensors"
+        for provenance, reason in (
+            ({}, "does not say where its test images are: add --data"),
+            ({"dataset": 7}, "does not say where its test images are"),
+            ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
+            ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
+            ({"dataset": "fashion-mini", "sha256": "00"}, "from another fashion-mini than the one here"),
+        ):
+            Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, provenance).write(path)
+            assert reason in refusal("evaluate", path, *BRIEF)
+
+    def test_slicing(self, refusal: Here, tmp_path: Path) -> None:
+        (tmp_path / "old").write_bytes(b"precious")
+        for size in ("0", "4"):
+            assert "choose from 1 to 3" in refusal("slice", GOLDEN, size, "--out", tmp_path / "new")
+        assert "unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
+        assert "old exists already" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "old")
+        assert "there is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
+
+    def test_showing(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        assert "cannot be written: No such file" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed)
+
+
+class TestForce:
+    def test_overwrites(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        out = tmp_path / "set.safetensors"
+        out.write_bytes(b"old")
+        here("condense", f"npz:{pets}", "--out", out, "--force", *TINY)
+        assert read(out).ipc == 2
+        here("slice", out, 1, "--out", out, "--force")
+        assert read(out).ipc == 1
+
+
+class TestOutput:
+    """Where the text goes may be closed, full, or unable to show it."""
+
+    def test_that_nobody_reads(self, tmp_path: Path) -> None:
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = subprocess.run(
+            [sys.executable, "-m", "mipset", "recipes"],
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+            cwd=tmp_path,
+        )
+        os.close(writing)
+        assert (process.returncode, process.stderr) == (0, b"")
+
+    def test_on_a_full_disk(self, tmp_path: Path) -> None:
+        if not Path("/dev/full").exists():
+            pytest.skip("this system has no /dev/full")
+        with Path("/dev/full").open("wb") as full:
+            process = subprocess.run(
+                [sys.executable, "-m", "mipset", "recipes"],
+                env={**os.environ, "PYTHONPATH": SOURCE},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+                cwd=tmp_path,
+                text=True,
+            )
+        assert process.returncode == 2
+        assert "No space left on device" in sentence(process.stderr)
+
+    def test_in_another_encoding(self, tmp_path: Path) -> None:
+        path = tmp_path / "set.safetensors"
+        measured = Accuracy(1, 50.0, 1.0, 2, "convnet", "quick")
+        read(GOLDEN).with_accuracy([measured]).write(path)
+        assert "? 1.0 over 2 networks" in done(run("show", path, cwd=tmp_path, PYTHONIOENCODING="ascii"))
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that a test has started, none of which outlives it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+# A driver that keeps a checkpoint after every outer iteration, and after the second one waits to be killed.
+EAGER = """
+import sys, time
+from mipset import cli, checkpoint
+cli.CHECKPOINT_SECONDS = -1
+save, saved = checkpoint.save, []
+def save_and_wait(*arguments):
+    save(*arguments)
+    saved.append(arguments)
+    if len(saved) == 2:
+        print("saved", flush=True)
+        time.sleep(100)
+checkpoint.save = save_and_wait
+cli.main(sys.argv[1:])
+"""
+
+# A driver that says when work has begun.
+TELLING = """
+import sys
+from mipset import cli, progress
+advance = progress.Progress.advance
+def advance_and_say(*arguments):
+    advance(*arguments)
+    print("working", flush=True)
+progress.Progress.advance = advance_and_say
+if __name__ == "__main__":
+    cli.main(sys.argv[1:])
+"""
+
+
+def start(
+    code: str, *arguments: object, cwd: Path, until: str, processes: list[subprocess.Popen[str]]
+) -> subprocess.Popen[str]:
+    """A driver in a process group of its own, once it has printed a line."""
+    script = cwd.parent / f"{cwd.name}-driver.py"
+    script.write_text(code, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(script), *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    processes.append(process)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line == until + "\n", line + (process.stderr.read() if process.stderr and process.poll() else "")
+    return process
+
+
+def alive(group: int) -> list[str]:
+    """The processes of a group that still run. One that has ended and that nobody has asked about does not count."""
+    listed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
+
+
+def group_is_gone(group: int, within: float) -> bool:
+    """Whether every process of a group has ended."""
+    end = time.monotonic() + within
+    while alive(group) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not alive(group)
+
+
+class TestInterrupt:
+    """Ctrl-C, which a terminal sends to the whole group."""
+
+    def test_of_condensing(self, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]) -> None:
+        process = start(
+            TELLING,
+            *("condense", f"npz:{pets}", "--out", "x", *TINY, "--outer", 100_000),
+            cwd=tmp_path,
+            until="working",
+            processes=processes,
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 2
+        assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
+        assert "Traceback" not in said
+        assert names(tmp_path) == {"pets.npz"}
+
+    def test_of_evaluating_in_processes(
+        self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
+    ) -> None:
+        before = condensed.read_bytes()
+        process = start(
+            TELLING,
+            *(
+                "evaluate",
+                condensed,
+                "--networks",
+                500,
+                "--epochs",
+                1,
+                "--workers",
+                2,
+                "--threads",
+                1,
+                "--save",
+            ),
+            cwd=tmp_path,
+            until="working",
+            processes=processes,
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 2
+        assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
+        assert "Traceback" not in said
+        assert group_is_gone(process.pid, within=10)
+        assert condensed.read_bytes() == before
+        assert names(tmp_path) == {condensed.name}
+
+
+Interrupted = Callable[..., str]
+
+
+class TestResume:
+    """A run that was ended and resumed is the run that was not, byte for byte."""
+
+    LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1")
+
+    @pytest.fixture
+    def interrupted(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Interrupted:
+        """A command whose user presses Ctrl-C right after checkpoint number `after`, or the next step after it."""
+
+        def run_interrupted(*arguments: object, after: int) -> str:
+            save, saved = checkpoint.save, []
+
+            def save_and_interrupt(*given: Any) -> None:
+                save(*given)
+                saved.append(given)
+                if len(saved) == after:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(cli, "CHECKPOINT_SECONDS", -1)
+                patch.setattr(checkpoint, "save", save_and_interrupt)
+                with pytest.raises(SystemExit) as ended:
+                    cli.main([str(argument) for argument in arguments])
+            assert ended.value.code == 2
+            return sentence(capfd.readouterr().err)
+
+        return run_interrupted
+
+    @pytest.fixture
+    def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
+        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG)
+        content = (tmp_path / "whole").read_bytes()
+        (tmp_path / "whole").unlink()
+        return content
+
+    def test_after_interrupts(
+        self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        assert "add --resume to go on after outer iteration " in interrupted(*command, after=2)
+        assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
+        assert "add --resume to go on after outer iteration " in interrupted(*command, "--resume", after=1)
+        here(*command, "--resume")
+        assert names(tmp_path) == {"pets.npz", "x"}
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_after_being_killed(
+        self,
+        here: Here,
+        uninterrupted: bytes,
+        tmp_path: Path,
+        pets: Path,
+        processes: list[subprocess.Popen[str]],
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=20)
+        assert {"x.checkpoint"} <= names(tmp_path)
+        assert "x" not in names(tmp_path)
+        here(*command, "--resume")
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_refusals(self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        assert "there is no checkpoint" in refusal(*command, "--resume")
+        interrupted(*command, after=1)
+        said = refusal(*command, "--resume", "--policy", "none")
+        assert "was made with --policy mdc, not none: use the same settings" in said
+        other = save_npz(tmp_path / "other.npz", seed=9)
+        said = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
+        assert "was made from other data" in said
+        waiting = tmp_path / "x.checkpoint"
+        content = waiting.read_bytes()
+        for damaged in (
+            b"",
+            b"\x80\x02.",
+            content[:100],
+            content[: len(content) // 2],
+            bytes(500),
+            b"P" * 500,
+        ):
+            waiting.write_bytes(damaged)
+            assert "x.checkpoint cannot be read: leave out --resume" in refusal(*command, "--resume")
+        here(*command)  # starting anew does not mind, and leaves nothing of it
+        assert names(tmp_path) == {"pets.npz", "other.npz", "x"}
+
+    def test_an_old_checkpoint_is_not_promised(
+        self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """What another run left beside the file is not what an interrupt has saved."""
+        (tmp_path / "x.checkpoint").write_bytes(b"old")
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("mipset.cli.Progress.advance", interrupt)
+        with pytest.raises(SystemExit):
+            cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
+        assert capfd.readouterr().err == "mipset: interrupted; nothing was written.\n"
+
+
+def limit_files_to(size: int) -> Callable[[], None]:
+    """What makes a file in a new process as long as a disk lets it be that is almost full."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+class TestFullDisk:
+    def test_while_slicing(self, tmp_path: Path, condensed: Path) -> None:
+        process = run("slice", condensed, 2, "--out", "part", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "part cannot be written: File too large." in is_refused(process)
+        process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "x.png cannot be written: File too large." in is_refused(process)
+        process = run("slice", condensed, 1, "--out", condensed, "--force", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "cannot be written" in is_refused(process)
+        assert read(condensed).ipc == 3
+        assert names(tmp_path) == {condensed.name}
+
+    def test_while_condensing(self, tmp_path: Path, pets: Path) -> None:
+        process = run("condense", f"npz:{pets}", "--out", "x", *TINY, cwd=tmp_path, preexec=limit_files_to(500))
+        assert process.returncode == 2
+        assert "x cannot be written: File too large." in sentence(process.stderr)
+        assert names(tmp_path) == {"pets.npz"}
+
+    def test_while_keeping_a_checkpoint(self, tmp_path: Path, pets: Path) -> None:
+        process = subprocess.run(
+            [sys.executable, "-c", EAGER, "condense", f"npz:{pets}", "--out", "x", *TINY],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=limit_files_to(500),
+        )
+        assert process.returncode == 2
+        assert "the checkpoint x.checkpoint cannot be written" in sentence(process.stderr)
+        assert names(tmp_path) == {"pets.npz"}
+
+
+class TestWithoutTorch:
+    @pytest.mark.parametrize(
+        "arguments",
+        [["condense", "fashion-mini", "--out", "x"], ["evaluate", str(GOLDEN)]],
+        ids=lambda a: a[0],
+    )
+    def test_verbs_that_need_it_say_what_to_type(self, tmp_path: Path, arguments: list[str]) -> None:
+        code = "import sys; sys.modules['torch'] = None; from mipset.cli import main; main(sys.argv[1:])"
+        process = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert process.returncode == 2
+        assert 'needs torch, which is not installed: run pip install "mipset[condense]".' in sentence(process.stderr)
+        assert names(tmp_path) == set()

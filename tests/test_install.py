@@ -1,0 +1,91 @@
+"""`pip install mipset` on a device: numpy and safetensors, no torch, and files can be opened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mipset import read
+
+REPO = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of commands in a clean environment that has mipset without extras."""
+    root = tmp_path_factory.mktemp("install")
+    source = root / "source"  # a copy, because building leaves folders behind
+    shutil.copytree(REPO / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", ".*", "*.egg-info"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(REPO / name, source / name)
+    readme = REPO / "README.md"
+    (source / "README.md").write_text(readme.read_text("utf-8") if readme.exists() else "# mipset\n", "utf-8")
+    venv.create(root / "venv", with_pip=True)
+    commands = root / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+    call(commands / "python", "-m", "pip", "install", "--quiet", "--no-input", source, cwd=root)
+    return commands
+
+
+def call(*command: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command that sees nothing of this environment."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    process = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=inherited, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == code, process.stdout + process.stderr
+    return process
+
+
+def test_the_base_package_has_two_dependencies(installed: Path, tmp_path: Path) -> None:
+    listed = call(installed / "python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).stdout
+    packages = {line.partition("==")[0].lower() for line in listed.splitlines()}
+    assert packages - {"pip", "setuptools"} == {"mipset", "numpy", "safetensors"}
+
+
+def test_the_library_opens_a_file(installed: Path, tmp_path: Path) -> None:
+    code = f"import mipset; part = mipset.read({str(GOLDEN)!r}).prefix(2); print(part.images.shape, part.images.sum())"
+    printed = call(installed / "python", "-W", "error", "-c", code, cwd=tmp_path).stdout.strip()
+    part = read(GOLDEN).prefix(2)
+    assert printed == f"{part.images.shape} {part.images.sum()}"
+
+
+def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
+    """Types and the embedded dataset come along."""
+    code = (
+        "import mipset, pathlib; "
+        "print((pathlib.Path(mipset.__file__).parent / 'py.typed').exists(), mipset.load('fashion-mini').classes)"
+    )
+    assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.split() == ["True", "10"]
+
+
+def test_the_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:
+    assert "3 per class, 2 classes" in call(installed / "mipset", "show", GOLDEN, cwd=tmp_path).stdout
+    call(installed / "mipset", "slice", GOLDEN, 2, "--out", "part.safetensors", cwd=tmp_path)
+    np.testing.assert_array_equal(read(tmp_path / "part.safetensors").images, read(GOLDEN).images[:2])
+    call(installed / "mipset", "recipes", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["condense", "fashion-mini", "--out", "x"],
+        ["evaluate", str(GOLDEN)],
+        ["show", str(GOLDEN), "--png", "x.png"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_command_says_what_to_type_for_more(installed: Path, tmp_path: Path, arguments: list[str]) -> None:
+    process = call(installed / "mipset", *arguments, cwd=tmp_path, code=2)
+    assert process.stdout == ""
+    assert process.stderr.startswith("mipset: ")
+    assert process.stderr.count("\n") == 1
+    assert 'pip install "mipset[condense]"' in process.stderr
+    assert list(tmp_path.iterdir()) == []
