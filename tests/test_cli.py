@@ -202,6 +202,15 @@ class TestVerbs:
         assert whole_row == row
         assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
 
+    def test_starting_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        here("condense", f"npz:{pets}", "--out", second, *TINY, "--start", first, "--pixel-lr", 0)
+        np.testing.assert_array_equal(read(second).images, read(first).images)
+        third = ("condense", f"npz:{pets}", "--out", tmp_path / "third", *TINY)
+        assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
+        assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
+
     def test_recipes(self, tmp_path: Path) -> None:
         printed = done(run("recipes", cwd=tmp_path))
         for name, named in RECIPES.items():
@@ -252,7 +261,7 @@ class TestHelp:
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
-                *("DATASET", "--help", "--out", "--recipe", "--size", "--split-seed", "--resume", "--force"),
+                *("DATASET", "--help", "--out", "--recipe", "--start", "--size", "--split-seed", "--resume", "--force"),
                 *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
                 *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
                 *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),

@@ -16,6 +16,7 @@ from mipset.learners import Learner
 from mipset.networks import ConvNet, Network, fresh
 from mipset.recipes import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES, Recipe, assemble, pack, run
 from mipset.subsets import MostLearnableSubset, NeverFreeze
+from mipset.synthetic import to_uint8
 
 CPU = torch.device("cpu")
 
@@ -180,6 +181,22 @@ def test_a_checkpoint_of_something_else_is_refused(toy: Dataset, recipe: Recipe,
 def test_a_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
     with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration .*--pixel-lr"):
         last(recipe.replace(network_lr=1e30, policy="none", inner=6), toy)
+
+
+def test_a_run_can_start_from_given_images(toy: Dataset, recipe: Recipe) -> None:
+    first = last(recipe, toy).parts.S.pixels.clone()
+    still = recipe.replace(pixel_lr=0.0)
+    *_, step = run(still, toy, start=first)
+    assert torch.equal(step.parts.S.pixels, first)
+    *_, step = run(still, toy, start=to_uint8(first))
+    torch.testing.assert_close(step.parts.S.pixels, to_uint8(first).float() / 255)
+    *_, step = run(recipe, toy, start=first)
+    assert not torch.equal(step.parts.S.pixels, first)
+    with pytest.raises(SettingError, match=r"are \[2, 3, 3, 12, 12\], but \[3, 3, 3, 12, 12\] are condensed"):
+        next(run(recipe, toy, start=first[:2]))
+    for bad in (first + 1, first - 1, first * float("nan")):
+        with pytest.raises(SettingError, match="floats from 0 to 1"):
+            next(run(recipe, toy, start=bad))
 
 
 def test_what_is_packed_is_what_was_condensed(toy: Dataset, recipe: Recipe) -> None:

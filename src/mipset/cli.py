@@ -89,6 +89,7 @@ def parser() -> Parser:
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (see `mipset recipes`)")
     _add_recipe_flags(verb)
+    verb.add_argument("--start", metavar="FILE", type=Path, help="a condensed set whose images to start from")
     _add_data_flags(verb)
     _add_machine_flags(verb)
     verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
@@ -174,7 +175,7 @@ def condense(chosen: argparse.Namespace) -> None:
     from mipset.condense import condense
     from mipset.recipes import assemble, pack
 
-    parts = assemble(recipe, real, device)
+    parts = assemble(recipe, real, device, _first_pixels(chosen.start))
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
     done = checkpoint.resume(waiting, parts, recipe, real.sha256) if chosen.resume else 0
     if done == recipe.outer:
@@ -429,6 +430,16 @@ MOST_THREADS = 1024  # more than that ends the process instead of helping it
 def _at_least(least: int, name: str, value: int | None) -> None:
     if value is not None and value < least:
         raise SettingError(f"--{name.replace('_', '-')} cannot be {value}: it must be at least {least}.")
+
+
+def _first_pixels(path: Path | None) -> Any:
+    if path is None:
+        return None
+    import torch
+
+    from mipset.artifact import read
+
+    return torch.from_numpy(read(path).images)
 
 
 def _cores() -> int:

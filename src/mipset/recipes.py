@@ -14,6 +14,7 @@ from mipset.errors import SettingError, choices
 
 if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not installed
     import torch
+    from torch import Tensor
 
     from mipset.artifact import Artifact
     from mipset.augment import Augmentation
@@ -215,8 +216,8 @@ def network_builder(
     return makers[name]
 
 
-def assemble(r: Recipe, data: Dataset, device: torch.device) -> Parts:
-    """The parts of Algorithm 1 for this recipe and these data."""
+def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None) -> Parts:
+    """The parts of Algorithm 1 for this recipe and these data; `start` holds first pixels in place of the recipe's."""
     import torch
 
     from mipset.condense import Parts
@@ -230,8 +231,11 @@ def assemble(r: Recipe, data: Dataset, device: torch.device) -> Parts:
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form = formation(r.factor)
-    if r.init == "noise":
-        first = from_noise((r.ipc, data.classes, *data.shape), r.seed)
+    shape = (r.ipc, data.classes, *data.shape)
+    if start is not None:
+        first = _given(start, shape)
+    elif r.init == "noise":
+        first = from_noise(shape, r.seed)
     else:
         first = from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, form)
     rule = TrainingRule(r.network_lr, r.network_momentum, r.network_decay, augmentation(r.train_augment), r.cutmix)
@@ -263,6 +267,18 @@ def assemble(r: Recipe, data: Dataset, device: torch.device) -> Parts:
     )
 
 
+def _given(start: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Given first pixels: bytes, or floats in [0, 1]."""
+    import torch
+
+    if tuple(start.shape) != shape:
+        raise SettingError(f"the images to start from are {list(start.shape)}, but {list(shape)} are condensed.")
+    first = start.float() / 255 if start.dtype == torch.uint8 else start.clone()
+    if not bool(((first >= 0) & (first <= 1)).all()):
+        raise SettingError("the images to start from must be bytes, or floats from 0 to 1.")
+    return first
+
+
 def _check_fit(r: Recipe, data: Dataset) -> None:
     """Law 8: what the recipe asks for and the data do not have is an error."""
     import numpy as np
@@ -286,13 +302,13 @@ def _check_fit(r: Recipe, data: Dataset) -> None:
         raise SettingError(f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels.")
 
 
-def run(r: Recipe, data: Dataset, device: str = "cpu") -> Iterator[Step]:
-    """Condense `data` by the recipe: yields after every inner iteration."""
+def run(r: Recipe, data: Dataset, device: str = "cpu", start: Tensor | None = None) -> Iterator[Step]:
+    """Condense `data` by the recipe, from given first pixels if there are any: yields after every inner iteration."""
     import torch
 
     from mipset.condense import condense
 
-    return condense(assemble(r, data, torch.device(device)))
+    return condense(assemble(r, data, torch.device(device), start))
 
 
 def public_name(dataset: str) -> str:
