@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from mipset.augment import IDC
+from mipset.augment import IDC, Operation
 from mipset.matching import GradientMatching
 from mipset.memory import keep_freed_memory
 from mipset.networks import ConvNet
@@ -39,7 +39,7 @@ def measure(keep: bool) -> list[float]:
     real, synthetic, labels = torch.randn(64, 3, 32, 32), torch.randn(40, 3, 32, 32), torch.arange(64) % 10
     objective = GradientMatching()
     target = objective.target(theta, real, 0)
-    rule = TrainingRule(0.01, 0.9, 5e-4, IDC(("color", "crop")), 0.5)
+    rule = TrainingRule(0.01, 0.9, 5e-4, IDC((Operation.COLOR, Operation.CROP)), 0.5)
     optimiser, draws = rule.optimiser(theta), torch.Generator()
 
     def match() -> object:

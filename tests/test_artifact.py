@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +38,7 @@ quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scop
 
 
 def point(size: int, mean: float = 50.0, network: str = "convnet-3, width 4", protocol: str = "quick") -> Accuracy:
-    return Accuracy(size, mean, 1.25, 3, network, protocol)
+    return Accuracy(size, mean, 1.25, 3, network, protocol, 0, "00" * 32)
 
 
 def example() -> Artifact:
@@ -204,7 +205,7 @@ def artifacts() -> st.SearchStrategy[Artifact]:
         images: npt.NDArray[np.uint8] = draw(hnp.arrays(np.uint8, shape))
         return Artifact(
             images=images,
-            factor=draw(st.integers(1, min(shape[3:]))),
+            factor=draw(st.sampled_from([1, *(f for f in (2, 3) if all(side % f == 0 for side in shape[3:]))])),
             mean=tuple(draw(finite) for _ in range(shape[2])),
             std=tuple(draw(positive) for _ in range(shape[2])),
             class_names=tuple(draw(names) for _ in range(shape[1])),
@@ -294,6 +295,10 @@ class TestAccuracy:
         )
         np.testing.assert_array_equal(measured.images, example().images)
 
+    def test_with_another_seed_or_other_data_stands_beside_it(self) -> None:
+        others = [replace(point(1, 41.5), seed=1), replace(point(1, 41.5), data="11" * 32)]
+        assert len(example().with_accuracy(others).accuracy) == len(example().accuracy) + 2
+
     def test_does_not_depend_on_the_order_of_measuring(self) -> None:
         points = [point(3, 1.0, network="b"), point(1, 2.0, network="b"), point(2, 3.0, network="a")]
         assert example().with_accuracy(points).accuracy == example().with_accuracy(points[::-1]).accuracy
@@ -301,12 +306,12 @@ class TestAccuracy:
     @pytest.mark.parametrize(
         "wrong",
         [
-            Accuracy(4, 50.0, 0.0, 1, "", ""),
-            Accuracy(0, 50.0, 0.0, 1, "", ""),
-            Accuracy(1, 101.0, 0.0, 1, "", ""),
-            Accuracy(1, float("nan"), 0.0, 1, "", ""),
-            Accuracy(1, 50.0, -1.0, 1, "", ""),
-            Accuracy(1, 50.0, 0.0, 0, "", ""),
+            Accuracy(4, 50.0, 0.0, 1, "", "", 0, ""),
+            Accuracy(0, 50.0, 0.0, 1, "", "", 0, ""),
+            Accuracy(1, 101.0, 0.0, 1, "", "", 0, ""),
+            Accuracy(1, float("nan"), 0.0, 1, "", "", 0, ""),
+            Accuracy(1, 50.0, -1.0, 1, "", "", 0, ""),
+            Accuracy(1, 50.0, 0.0, 0, "", "", 0, ""),
         ],
     )
     def test_that_cannot_be(self, wrong: Accuracy) -> None:
@@ -331,6 +336,7 @@ class TestContradictions:
             ({"std": (float("inf"),)}, "must be finite"),
             ({"factor": 0}, "factor of 0 does not cut 4 x 5 pixels"),
             ({"factor": 5}, "factor of 5 does not cut 4 x 5 pixels"),
+            ({"factor": 3}, "factor of 3 does not cut 4 x 5 pixels"),  # two tiles of 2 pixels leave none for the third
         ],
     )
     def test_are_errors(self, changes: dict[str, Any], reason: str) -> None:

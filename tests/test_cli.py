@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import resource
 import signal
@@ -170,18 +171,18 @@ class TestVerbs:
 
         printed = done(run("evaluate", "a.safetensors", "--save", *BRIEF, cwd=tmp_path))
         head, sizes, row = printed.splitlines()
-        assert head.startswith("accuracy in % on test images, mean ± deviation over 1 networks (convnet-2, width 4; ")
+        assert head.startswith("accuracy in % on test images, mean ± deviation over 1 network (convnet-2, width 4; ")
         assert sizes.split() == ["images", "per", "class", "1", "2", "mean"]
         assert row.startswith("a ")
         measured = read(tmp_path / "a.safetensors")
         np.testing.assert_array_equal(measured.images, whole.images)
         assert [p.size for p in measured.accuracy] == [1, 2]
         assert [f"{p.mean:.1f}" for p in measured.accuracy] == row.split()[1:3]
-        assert {p.protocol for p in measured.accuracy} == {"quick, 1 epochs"}
+        assert {p.protocol for p in measured.accuracy} == {"quick, 1 epochs, at least 100 steps"}
 
         shown = done(run("show", "a.safetensors", cwd=tmp_path))
         assert "2 per class, 10 classes, 1 x 28 x 28 pixels" in shown
-        assert "protocol quick, 1 epochs; convnet-2, width 4" in shown
+        assert "protocol quick, 1 epochs, at least 100 steps; convnet-2, width 4; seed 0)" in shown
         assert done(run("show", "a.safetensors", "--png", "a.png", cwd=tmp_path)).startswith("a.png: one row per class")
         with Image.open(tmp_path / "a.png") as sheet:
             assert sheet.format == "PNG"
@@ -207,7 +208,11 @@ class TestVerbs:
         here("condense", f"npz:{pets}", "--out", first, *TINY)
         here("condense", f"npz:{pets}", "--out", second, *TINY, "--start", first, "--pixel-lr", 0)
         np.testing.assert_array_equal(read(second).images, read(first).images)
+        assert read(second).provenance["start"] == hashlib.sha256(read(first).images.tobytes()).hexdigest()
         third = ("condense", f"npz:{pets}", "--out", tmp_path / "third", *TINY)
+        assert "leave one out" in refusal(*third, "--start", first, "--init", "noise")
+        assert "has --factor 2, not 1" in refusal(*third, "--start", first, "--factor", 1)
+        assert "has other classes" in refusal(*third, "--start", GOLDEN)
         assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
         assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
 
@@ -652,7 +657,7 @@ class TestOutput:
 
     def test_in_another_encoding(self, tmp_path: Path) -> None:
         path = tmp_path / "set.safetensors"
-        measured = Accuracy(1, 50.0, 1.0, 2, "convnet", "quick")
+        measured = Accuracy(1, 50.0, 1.0, 2, "convnet", "quick", 0, "00" * 32)
         read(GOLDEN).with_accuracy([measured]).write(path)
         assert "? 1.0 over 2 networks" in done(run("show", path, cwd=tmp_path, PYTHONIOENCODING="ascii"))
 
@@ -856,8 +861,8 @@ class TestResume:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
         assert "there is no checkpoint" in refusal(*command, "--resume")
         interrupted(*command, after=1)
-        said = refusal(*command, "--resume", "--policy", "none")
-        assert "was made with --policy mdc, not none: use the same settings" in said
+        said = refusal(*command, "--resume", "--policy", "mdc-per-class")
+        assert "was made with --policy mdc, not mdc-per-class: use the same settings" in said
         other = save_npz(tmp_path / "other.npz", seed=9)
         said = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
         assert "was made from other data" in said

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from mipset import checkpoint
 from mipset.condense import Parts, Step, condense
@@ -14,8 +16,9 @@ from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.learners import Learner
 from mipset.networks import ConvNet, Network, fresh
+from mipset.randomness import Purpose, generator
 from mipset.recipes import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES, Recipe, assemble, pack, run
-from mipset.subsets import MostLearnableSubset, NeverFreeze
+from mipset.subsets import MostLearnableSubset, PerClass
 from mipset.synthetic import to_uint8
 
 CPU = torch.device("cpu")
@@ -85,81 +88,137 @@ def test_the_loss_falls(toy: Dataset, recipe: Recipe) -> None:
         def start(self, t: int) -> Network:
             return fresh(lambda: ConvNet(3, 3, (12, 12), 8, 2), 0, CPU)
 
-        def advance(self, theta: Network, t: int, e: int) -> None:
+        def advance(self, theta: Network, number: int) -> None:
             pass
 
     for policy in ("none", "every-prefix"):
         still = recipe.replace(outer=1, inner=40, policy=policy, real_batch=20, match_augment="none", pixel_lr=1.0)
-        parts = Parts(**{**vars(assemble(still, toy, CPU)), "learner": Same()})
+        parts = replace(assemble(still, toy, CPU), learner=Same())
         losses = [step.loss for step in condense(parts)]
         assert losses[-1] < 0.5 * losses[0]
 
 
-def frozen_lengths(policy: MostLearnableSubset) -> list[int]:
-    lengths, before = [], 0
-    for k in range(1, len(policy.chosen) + 1):
-        before = policy.freeze.frozen(policy.chosen[:k], before)
-        lengths.append(before)
-    return lengths
-
-
-@pytest.mark.parametrize("freeze", ["ratchet", "predecessor"])
+@pytest.mark.parametrize(
+    ("policy", "freeze"), [("mdc", "ratchet"), ("mdc", "predecessor"), ("mdc-per-class", "ratchet")]
+)
 def test_a_frozen_prefix_is_bit_identical_from_one_outer_iteration_to_the_next(
-    toy: Dataset, recipe: Recipe, freeze: str
+    toy: Dataset, recipe: Recipe, policy: str, freeze: str
 ) -> None:
-    """Law 3, in a run in which both rules freeze something."""
-    longer = recipe.replace(outer=12, ipc=4, freeze=freeze, pixel_lr=0.5, seed=3)
-    before, frozen, seen = None, 0, 0
+    """Law 3, in a run in which something is frozen."""
+    longer = recipe.replace(outer=12, ipc=4, policy=policy, freeze=freeze, pixel_lr=0.5, seed=3)
+    before, frozen, seen = None, [0, 0, 0], set()
     for step in run(longer, toy):
         if not step.outer_done:
             continue
         S = step.parts.S.pixels
         if before is not None:
-            assert torch.equal(S[:frozen], before[:frozen])
-            assert not torch.equal(S[frozen:], before[frozen:])
-        before, frozen = S.clone(), step.parts.policy.frozen(0)
-        seen = max(seen, frozen)
-    assert seen > 0, "nothing was ever frozen: the test shows nothing"
-    policy = step.parts.policy
-    assert isinstance(policy, MostLearnableSubset)
-    assert frozen_lengths(policy)[-1] == frozen
+            for c, length in enumerate(frozen):
+                assert torch.equal(S[:length, c], before[:length, c])
+                assert not torch.equal(S[length:, c], before[length:, c])
+        before, frozen = S.clone(), [step.parts.policy.frozen(c) for c in range(3)]
+        seen.add(tuple(frozen))
+    assert max(max(lengths) for lengths in seen) > 0, "nothing was ever frozen: the test shows nothing"
+    assert any(len(set(lengths)) > 1 for lengths in seen) == (policy == "mdc-per-class")
 
 
-def test_feature_distances_are_averaged_over_inner_iterations_before_the_policy_sees_them(
-    toy: Dataset, recipe: Recipe
+def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[int]]]:
+    """Algorithm 1 as the paper and the release tell it, without momentum: one pass and one graph for every subset.
+
+    The learner, the real batches and the draws are those of `parts`; the rest is written out. Gives S and the sizes
+    that were chosen for each class.
+    """
+    S, (N, C, k) = parts.S.pixels.clone(), (parts.S.N, parts.S.C, parts.S.formation.images)
+    chosen: list[list[int]] = [[] for _ in range(C)]
+    before = None
+    for t in range(1, parts.T + 1):
+        θ = parts.learner.start(t)
+        weights = [p for p in θ.parameters() if p.dim() == 4]
+        measured = torch.zeros(parts.E, C, N - 1)
+        for e in range(1, parts.E + 1):
+            number = (t - 1) * parts.E + e - 1
+            for c in range(C):
+
+                def gradients(x: torch.Tensor, label: int = c) -> tuple[torch.Tensor, ...]:
+                    loss = F.cross_entropy(θ(x), torch.full((len(x),), label))  # noqa: B023
+                    return torch.autograd.grad(loss, weights, create_graph=True)  # noqa: B023
+
+                n = chosen[c][-1] if chosen[c] else 0
+                frozen = max((m for m in chosen[c] if m < n), default=0)
+                S_c = S[:, c].clone().requires_grad_()
+                key = generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c)
+                draw = parts.augmentation.draw(key, parts.S.size)
+                x = draw(parts.S.decode(torch.cat([S_c[:frozen].detach(), S_c[frozen:]])))
+                B_c = draw(parts.sampler.sample(c, θ, number))
+                target = [g.detach() for g in gradients(B_c)]
+                loss = torch.zeros(())
+                for size in [N, n] if n else [N]:
+                    pairs = zip(gradients(x[: size * k]), target, strict=True)
+                    loss = loss + torch.stack([(g - wanted).square().sum() for g, wanted in pairs]).sum()
+                for m in range(1, N):
+                    difference = θ.features(x[: m * k]).mean(0) - θ.features(B_c).mean(0)
+                    measured[e - 1, c, m - 1] = difference.square().sum().detach()
+                (gradient,) = torch.autograd.grad(loss, S_c)
+                S[:, c] -= parts.S.rate * gradient
+            parts.learner.advance(θ, number)
+        S.clamp_(0, 1)
+        distances = measured.mean(0)
+        now = distances if per_class else distances.mean(0, keepdim=True).expand(C, -1)
+        for c in range(C):
+            chosen[c].append(1 if before is None else int((now[c] - before[c]).abs().argmax()) + 1)
+        before = now.clone()
+    return S, chosen
+
+
+@pytest.mark.parametrize("policy", ["mdc", "mdc-per-class"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_algorithm_1_by_the_book(toy: Dataset, recipe: Recipe, policy: str, seed: int) -> None:
+    chosen = recipe.replace(ipc=4, outer=6, policy=policy, pixel_momentum=0.0, pixel_lr=0.1, seed=seed)
+    *_, step = run(chosen, toy)
+    S, sizes = by_the_book(assemble(chosen, toy, CPU), per_class=policy == "mdc-per-class")
+    found = step.parts.policy
+    policies = found.policies if isinstance(found, PerClass) else (found,) * 3
+    assert [p.chosen for p in policies if isinstance(p, MostLearnableSubset)] == sizes
+    assert len({tuple(each) for each in sizes}) > 1 or policy == "mdc"
+    assert max(max(each) for each in sizes) > 1, "no subset but the first was ever chosen: the test shows little"
+    torch.testing.assert_close(step.parts.S.pixels, S, rtol=0, atol=2e-6)
+
+
+def test_every_outer_iteration_has_a_network_of_its_own(toy: Dataset, recipe: Recipe) -> None:
+    learner = assemble(recipe, toy, CPU).learner
+    first, second = (next(learner.start(t).parameters()) for t in (1, 2))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("done", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("policy", "freeze"),
+    [("mdc", "ratchet"), ("mdc", "predecessor"), ("mdc-per-class", "ratchet"), ("every-prefix", "ratchet")],
+)
+def test_a_run_that_was_interrupted_equals_one_that_was_not(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, policy: str, freeze: str, done: int
 ) -> None:
-    parts = assemble(recipe.replace(policy="mdc", period=1, inner=3, outer=3), toy, CPU)
-    seen = []
-
-    class Watching(MostLearnableSubset):
-        def select(self, t: int, F: torch.Tensor) -> None:
-            seen.append((t, F.clone()))
-            super().select(t, F)
-
-    watched = Watching(3, 1, NeverFreeze())
-    for _ in condense(Parts(**{**vars(parts), "policy": watched})):
-        pass
-    assert [t for t, _ in seen] == [1, 2, 3]
-    assert all(F.shape == (3, 3) and bool((F > 0).all()) for _, F in seen)
-    assert all(float(F[:, 0].mean()) > float(F[:, 2].mean()) for _, F in seen)  # small subsets are farther
-
-
-def test_a_run_that_was_interrupted_equals_one_that_was_not(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
     """Law 6, through a file."""
-    for policy in ("mdc", "mdc-per-class", "every-prefix"):
-        longer = recipe.replace(outer=5, policy=policy, ipc=4)
-        whole = last(longer, toy)
-        file = tmp_path / f"{policy}.checkpoint"
-        for step in run(longer, toy):
-            if step.t == 3 and step.outer_done:
-                checkpoint.save(file, step, longer, toy.sha256)
-                break
-        parts = assemble(longer, toy, CPU)
-        assert checkpoint.resume(file, parts, longer, toy.sha256) == 3
-        *_, resumed = condense(parts, done=3)
-        assert torch.equal(resumed.parts.S.pixels, whole.parts.S.pixels)
-        assert torch.equal(resumed.parts.S.velocity, whole.parts.S.velocity)
-        assert resumed.parts.policy.state() == whole.parts.policy.state()
+    longer = recipe.replace(outer=5, policy=policy, freeze=freeze, ipc=4, pixel_lr=0.5)
+    file = tmp_path / "run.checkpoint"
+    for step in run(longer, toy):
+        if step.t == done and step.outer_done:
+            checkpoint.save(file, step, longer, toy.sha256)
+    whole, parts = step.parts, assemble(longer, toy, CPU)
+    assert checkpoint.resume(file, parts, longer, toy.sha256) == done
+    *_, resumed = condense(parts, done)
+    assert torch.equal(resumed.parts.S.pixels, whole.S.pixels)
+    assert torch.equal(resumed.parts.S.velocity, whole.S.velocity)
+    assert resumed.parts.policy.state() == whole.policy.state()
+
+
+@pytest.mark.parametrize("policy", ["none", "every-prefix"])
+def test_classes_can_be_shared_out(toy: Dataset, recipe: Recipe, policy: str) -> None:
+    """Law 6: what happens to a class does not depend on who updates the others."""
+    chosen = recipe.replace(policy=policy)
+    whole = pixels(chosen, toy)
+    for classes in ([0, 2], [1]):
+        *_, step = condense(replace(assemble(chosen, toy, CPU), classes=classes))
+        assert torch.equal(step.parts.S.pixels[:, classes], whole[:, classes])
 
 
 def test_a_checkpoint_of_something_else_is_refused(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
@@ -190,11 +249,11 @@ def test_a_run_can_start_from_given_images(toy: Dataset, recipe: Recipe) -> None
     assert torch.equal(step.parts.S.pixels, first)
     *_, step = run(still, toy, start=to_uint8(first))
     torch.testing.assert_close(step.parts.S.pixels, to_uint8(first).float() / 255)
-    *_, step = run(recipe, toy, start=first)
+    *_, step = run(recipe, toy, start=first.double())
     assert not torch.equal(step.parts.S.pixels, first)
     with pytest.raises(SettingError, match=r"are \[2, 3, 3, 12, 12\], but \[3, 3, 3, 12, 12\] are condensed"):
         next(run(recipe, toy, start=first[:2]))
-    for bad in (first + 1, first - 1, first * float("nan")):
+    for bad in (first + 1, first - 1, first * float("nan"), first.long()):
         with pytest.raises(SettingError, match="floats from 0 to 1"):
             next(run(recipe, toy, start=bad))
 

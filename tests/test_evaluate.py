@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import multiprocessing
 import statistics
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +11,8 @@ import torch
 
 from mipset.artifact import Artifact
 from mipset.data import Dataset, Split
-from mipset.errors import ArtifactError, DataError, SettingError
-from mipset.evaluate import PROTOCOLS, Architecture, Protocol, Score, curve, decoded, protocol, scores
+from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
+from mipset.evaluate import PROTOCOLS, Architecture, Evaluation, Protocol, Score, decoded, protocol
 
 SHORT = Protocol(epochs=3, batch=16)
 SMALL = Architecture("convnet", 8, 2)
@@ -35,21 +37,14 @@ def test_unknown_and_impossible_protocols() -> None:
         protocol("slow")
     with pytest.raises(SettingError, match="--epochs cannot be 0"):
         protocol("quick", epochs=0)
-    assert protocol("paper", epochs=7).describe("paper") == "paper, 7 epochs"
-    assert protocol("quick").describe("quick") == "quick, 25 epochs, at least 150 steps"
+    assert str(protocol("paper", epochs=7)) == "paper, 7 epochs"
+    assert str(protocol("quick")) == "quick, 16 epochs, at least 100 steps"
 
 
 def test_scores_learn_and_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:
     def found(sizes: list[int], networks: int, workers: int) -> dict[tuple[int, int], float]:
-        made = scores(
-            artifact,
-            toy,
-            sizes=sizes,
-            networks=networks,
-            protocol=Protocol(epochs=40, batch=16, rate=0.05),
-            architecture=SMALL,
-            workers=workers,
-        )
+        evaluation = Evaluation(artifact, toy, Protocol(epochs=40, batch=16, rate=0.05), SMALL)
+        made = evaluation.scores(sizes, networks, workers)
         return {(score.size, score.network): score.accuracy for score in made}
 
     together = found([2, 8], 2, workers=1)
@@ -64,7 +59,7 @@ def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
 
     def right(labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
         data = Dataset(toy.name, toy.train, Split.of(toy.test.images, labels), toy.class_names, toy.mean, toy.std)
-        (score,) = scores(artifact, data, sizes=[8], networks=1, protocol=SHORT, architecture=SMALL)
+        (score,) = Evaluation(artifact, data, SHORT, SMALL).scores([8], networks=1)
         return score.accuracy
 
     accuracies = [right((toy.test.labels + shift) % 3) for shift in range(3)]
@@ -83,12 +78,14 @@ def test_training_images_are_those_of_the_file(toy: Dataset) -> None:
 
 def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
     with pytest.raises(ArtifactError, match="no subset of size 9: choose from 1 to 8"):
-        list(scores(artifact, toy, sizes=[9]))
+        list(Evaluation(artifact, toy).scores([9]))
     with pytest.raises(SettingError, match="--networks cannot be 0"):
-        list(scores(artifact, toy, sizes=[1], networks=0))
+        list(Evaluation(artifact, toy).scores([1], networks=0))
     small = Artifact(artifact.images[:, :, :, :8], 1, toy.mean, toy.std, toy.class_names)
     with pytest.raises(DataError, match="dataset it was condensed from"):
-        list(scores(small, toy, sizes=[1]))
+        Evaluation(small, toy)
+    with pytest.raises(DivergedError, match="no longer finite"):
+        list(Evaluation(artifact, toy, Protocol(epochs=3, rate=1e20), SMALL).scores([1], networks=1))
 
 
 def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> None:
@@ -106,9 +103,22 @@ def test_small_sets_are_trained_for_more_epochs_where_the_protocol_says_so() -> 
     assert Protocol().epochs_for(40) == 1000
 
 
-def test_a_curve_has_mean_and_spread_over_networks() -> None:
+def test_a_curve_has_mean_and_spread_over_networks(toy: Dataset, artifact: Artifact) -> None:
     found = [Score(2, 1, 50.0), Score(1, 0, 30.0), Score(2, 0, 40.0), Score(1, 1, 31.0)]
-    points = curve(found, "quick, 3 epochs", SMALL)
+    evaluation = Evaluation(artifact, toy, SHORT, SMALL, seed=7)
+    points = evaluation.curve(found)
     assert [(p.size, p.mean, p.networks) for p in points] == [(1, 30.5, 2), (2, 45.0, 2)]
     assert points[1].std == pytest.approx(statistics.stdev([50.0, 40.0]))
-    assert curve(found[:1], "quick", SMALL)[0].std == 0
+    assert {(p.network, p.protocol, p.seed, p.data) for p in points} == {(str(SMALL), str(SHORT), 7, toy.sha256)}
+    assert evaluation.curve(found[:1])[0].std == 0
+
+
+def test_workers_leave_other_processes_alone(toy: Dataset, artifact: Artifact) -> None:
+    bystander = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    bystander.start()
+    try:
+        list(Evaluation(artifact, toy, SHORT, SMALL).scores([1, 2], networks=1, workers=2))
+        assert bystander.is_alive()
+    finally:
+        bystander.terminate()
+        bystander.join()

@@ -34,10 +34,10 @@ AT_ONCE: dict[str, set[str]] = {
     "augment": {"errors", "randomness", *TORCH},
     "training": {"augment", "errors", "networks", "randomness", *TORCH},
     # the axes, which never import each other
-    "synthetic": {"errors", "randomness", *TORCH},
+    "synthetic": {"errors", "randomness", "training", *TORCH},
     "matching": {"errors", "networks", *TORCH},
     "subsets": {"errors", *TORCH},
-    "sampling": {"errors", "randomness", "training", *TORCH},
+    "sampling": {"errors", "networks", "randomness", "training", *TORCH},
     "learners": {"errors", "networks", "randomness", "training", *TORCH},
     # where they meet
     "condense": {

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mipset.errors import SettingError
 from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
 from mipset.networks import ConvNet
 
@@ -85,6 +86,13 @@ def test_row_cosine_ignores_the_scale_of_a_gradient() -> None:
     g, t = images(1, 3).flatten(2), images(1, 4).flatten(2)[0]
     torch.testing.assert_close(RowCosine(0)(5 * g, t), RowCosine(0)(g, t))
     torch.testing.assert_close(RowCosine(0)(g, 5 * t), RowCosine(0)(g, t))
+
+
+def test_a_network_that_mixes_images_is_refused() -> None:
+    theta = network()
+    theta.layers["norm"] = torch.nn.ModuleList([torch.nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4)])
+    with pytest.raises(SettingError, match="without batch norm"):
+        GradientMatching().target(theta, images(6, 1), 0)
 
 
 def test_no_hook_is_left_on_the_network() -> None:

@@ -20,19 +20,18 @@ NAMES = {
     "DataError",
     "Dataset",
     "DivergedError",
+    "Evaluation",
     "MipsetError",
     "MissingExtraError",
-    "Protocol",
     "Recipe",
     "Score",
     "SettingError",
-    "curve",
     "load",
     "pack",
+    "protocol",
     "read",
     "recipe",
     "run",
-    "scores",
 }
 
 
@@ -92,7 +91,7 @@ def test_recipes_and_data_need_no_torch() -> None:
     assert without_torch(code) == "3 10"
 
 
-@pytest.mark.parametrize("name", ["scores", "run"])
+@pytest.mark.parametrize("name", ["Evaluation", "pack", "protocol", "run"])
 def test_what_needs_torch_says_what_to_type(name: str) -> None:
     """When it is asked for, or when it is called: in either way with the sentence."""
     code = f"""

@@ -20,15 +20,10 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert len(example.strip().splitlines()) <= 12
     small = recipes.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
     monkeypatch.setitem(recipes.RECIPES, "demo", replace(recipes.RECIPES["demo"], recipe=small))
-    monkeypatch.setitem(evaluate.PROTOCOLS, "quick", replace(evaluate.PROTOCOLS["quick"], epochs=1))
-    monkeypatch.setattr(evaluate.scores, "__kwdefaults__", {**defaults(), "protocol": evaluate.PROTOCOLS["quick"]})
+    monkeypatch.setitem(evaluate.PROTOCOLS, "quick", replace(evaluate.PROTOCOLS["quick"], epochs=1, least_steps=1))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(example, "README.md", "exec"), names)
     assert names["images"].shape == (3, 10, 1, 28, 28)
-    assert sorted(score.size for score in names["scores"]) == [1, 3, 10]
+    assert [point.size for point in names["curve"]] == [1, 3, 10]
     assert mipset.read("clothes.safetensors").recipe["policy"] == "every-prefix"
-
-
-def defaults() -> dict[str, Any]:
-    return dict(evaluate.scores.__kwdefaults__ or {})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from mipset.augment import Operation
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.matching import L1, GradientMatching
@@ -69,6 +70,10 @@ def test_prefix_weights() -> None:
 def test_named_recipes() -> None:
     assert recipe("paper-cifar10-ipc10") == PAPER_CIFAR10
     assert recipe("demo", seed=4).seed == 4
+    for setting, value in [("period", 3), ("freeze", "never"), ("round_distances", 2), ("subset_weight", 2.0)]:
+        with pytest.raises(SettingError, match=r"needs --policy mdc.*, not none"):
+            recipe("demo", policy="none", **{setting: value})
+    assert recipe("demo", policy="every-prefix", subset_weight=0.5).size_weights[0] == 0.5
     with pytest.raises(SettingError, match="no recipe 'dmeo': choose demo, cifar10-cpu or paper-cifar10-ipc10"):
         recipe("dmeo")
     assert all(named.promise for named in RECIPES.values())
@@ -100,6 +105,7 @@ def test_a_recipe_becomes_the_parts_it_names(toy: Dataset) -> None:
         ({"ipc": 6}, r"class 'a' has 20 training images, but --ipc 6 with --factor 2 starts from 24"),
         ({"train_batch": 61}, r"60 training images, fewer than --train-batch 61"),
         ({"factor": 13, "init": "noise"}, r"--factor 13 does not cut images of 12 x 12"),
+        ({"factor": 8, "init": "noise"}, r"--factor 8 does not cut"),  # 7 tiles of 2 pixels leave none for the eighth
         ({"depth": 4}, r"smaller --depth"),
     ],
 )
@@ -119,7 +125,9 @@ def test_the_class_with_the_fewest_images_is_named(toy: Dataset) -> None:
 
 def test_names_below() -> None:
     assert augmentation("none").operations == ()
-    assert augmentation("color_crop").operations == ("color", "crop")
+    assert augmentation("color_crop").operations == (Operation.COLOR, Operation.CROP)
+    with pytest.raises(SettingError, match="no augmentation 'blur': choose from color, crop"):
+        augmentation("color_blur")
     with pytest.raises(SettingError, match="no network 'vgg': choose convnet"):
         network_builder("vgg", (3, 8, 8), 2, 4, 2)
     assert public_name("folder:/home/somebody/pets") == "folder:pets"

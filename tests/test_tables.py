@@ -12,7 +12,7 @@ from mipset.tables import accuracy_table, byte_count, description, in_columns
 
 
 def point(size: int, mean: float, networks: int = 3, protocol: str = "quick, 100 epochs") -> Accuracy:
-    return Accuracy(size, mean, 1.26, networks, "convnet-3, width 4", protocol)
+    return Accuracy(size, mean, 1.26, networks, "convnet-3, width 4", protocol, 0, "00" * 32)
 
 
 def example() -> Artifact:
@@ -81,10 +81,10 @@ def test_a_description_has_a_curve_for_each_protocol() -> None:
     measured = example().with_accuracy([point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")])
     assert description(measured).splitlines()[6:] == [
         "",
-        "accuracy in % (protocol paper, 1000 epochs; convnet-3, width 4)",
+        "accuracy in % (protocol paper, 1000 epochs; convnet-3, width 4; seed 0; tested with data 000000000000)",
         f"     1  {'':40}  0.0 ± 1.3 over 3 networks",
         "",
-        "accuracy in % (protocol quick, 100 epochs; convnet-3, width 4)",
+        "accuracy in % (protocol quick, 100 epochs; convnet-3, width 4; seed 0; tested with data 000000000000)",
         f"     1  {'█' * 20:40}  50.0 ± 1.3 over 3 networks",
         f"     2  {'█' * 40}  100.0 ± 1.3 over 3 networks",
     ]

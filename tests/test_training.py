@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mipset.augment import IDC
+from mipset.augment import IDC, Operation
 from mipset.data import Dataset
 from mipset.learners import TrainedOnReal
 from mipset.networks import ConvNet, Network, fresh
@@ -46,9 +46,10 @@ def test_shuffled_epochs_show_every_image_once_per_epoch() -> None:
 def test_batches_are_normalised_from_bytes_or_floats(toy: Dataset) -> None:
     images = real(toy)
     expected = (torch.from_numpy(toy.train.images[3:5]).float() / 255 - 0.4) / 0.3
-    torch.testing.assert_close(images.batch(torch.tensor([3, 4])), expected)
+    torch.testing.assert_close(images.batch(torch.tensor([3, 4]))[0], expected)
+    assert images.batch(torch.tensor([3, 4]))[1].tolist() == toy.train.labels[3:5].tolist()
     floats = Images(images.pixels.float() / 255, images.labels, images.mean, images.std)
-    torch.testing.assert_close(floats.batch(slice(3, 5)), expected)
+    torch.testing.assert_close(floats.batch(slice(3, 5))[0], expected)
     assert images.size == (12, 12)
 
 
@@ -56,36 +57,38 @@ def test_a_sampler_gives_images_of_its_class(toy: Dataset) -> None:
     images = real(toy)
     sampler = ShuffledEpochs(images, 3, 6, seed=0)
     for c in range(3):
-        own = images.batch((images.labels == c).nonzero().squeeze(1))
-        for image in sampler.sample(c, step=5):
+        own, _ = images.batch((images.labels == c).nonzero().squeeze(1))
+        for image in sampler.sample(c, build(), 5):
             assert any(torch.equal(image, other) for other in own)
+        assert not torch.equal(sampler.sample(c, build(), 5), sampler.sample(c, build(), 6))
 
 
 def test_networks_learn_the_toy_and_accuracy_counts(toy: Dataset) -> None:
     images = real(toy)
-    rule = TrainingRule(0.05, 0.9, 0.0, IDC(("color",)), mix=0.5)
+    rule = TrainingRule(0.05, 0.9, 0.0, IDC((Operation.COLOR,)), mix=0.5)
     theta = fresh(build, 1, CPU)
     optimiser = rule.optimiser(theta)
     before = accuracy(theta, images, batch=7)
     for step in range(60):
         order = shuffled_batch(60, 20, step, 0, Purpose.TRAIN_BATCH)
-        rule.step(theta, optimiser, images.batch(order), images.labels[order], generator(0, Purpose.NETWORK, step))
+        rule.step(theta, optimiser, *images.batch(order), generator(0, Purpose.NETWORK, step))
     after = accuracy(theta, images, batch=7)
-    predicted = theta(images.batch(slice(0, 60))).argmax(1)
+    predicted = theta(images.batch(slice(0, 60))[0]).argmax(1)
     assert after == pytest.approx(100 * float((predicted == images.labels).float().mean()))
     assert after > max(before, 80)
 
 
 def test_a_learner_starts_anew_and_advances_by_address_alone(toy: Dataset) -> None:
-    rule = TrainingRule(0.05, 0.9, 5e-4, IDC(("color", "crop")), mix=0.5)
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC((Operation.COLOR, Operation.CROP)), mix=0.5)
 
-    def weights(path: list[tuple[int, int]]) -> torch.Tensor:
-        learner = TrainedOnReal(build, real(toy), rule, batch=8, batches=2, inner=3, seed=0)
-        theta = learner.start(path[0][0])
-        for t, e in path:
-            learner.advance(theta, t, e)
+    def weights(t: int, numbers: list[int]) -> torch.Tensor:
+        learner = TrainedOnReal(build, real(toy), rule, batch=8, batches=2, seed=0)
+        theta = learner.start(t)
+        for number in numbers:
+            learner.advance(theta, number)
         return torch.nn.utils.parameters_to_vector(theta.parameters()).detach()
 
-    assert torch.equal(weights([(2, 1), (2, 2)]), weights([(2, 1), (2, 2)]))
-    assert not torch.equal(weights([(2, 1)]), weights([(3, 1)]))
-    assert not torch.equal(weights([(2, 1)]), weights([(2, 2)]))
+    assert torch.equal(weights(2, [3, 4]), weights(2, [3, 4]))
+    assert not torch.equal(weights(2, []), weights(3, []))
+    assert not torch.equal(weights(2, [3]), weights(2, [4]))
+    assert not torch.equal(weights(2, [3]), weights(2, []))

@@ -3,7 +3,7 @@
     load        a real dataset by name            recipe, Recipe   settings
     run         condense; yields every step       pack             a step as an Artifact
     read        a written file                    Artifact         what a file holds, `.prefix(n)`, `.write(path)`
-    scores      train and test every size         curve            mean and spread for every size
+    Evaluation  train and test every size         protocol         how: "quick" or "paper"
 
 Opening a file needs numpy and safetensors only. Names that need torch are imported when they are first used.
 """
@@ -26,7 +26,7 @@ from mipset.extras import missing
 if TYPE_CHECKING:
     from mipset.artifact import Accuracy, Artifact, read
     from mipset.data import Dataset, load
-    from mipset.evaluate import Protocol, Score, curve, scores
+    from mipset.evaluate import Evaluation, Score, protocol
     from mipset.recipes import Recipe, pack, recipe, run
 
 __version__ = "0.1.0"
@@ -35,19 +35,18 @@ _HOME = {
     "Accuracy": "artifact",
     "Artifact": "artifact",
     "Dataset": "data",
-    "Protocol": "evaluate",
+    "Evaluation": "evaluate",
     "Recipe": "recipes",
     "Score": "evaluate",
-    "curve": "evaluate",
     "load": "data",
     "pack": "recipes",
+    "protocol": "evaluate",
     "read": "artifact",
     "recipe": "recipes",
     "run": "recipes",
-    "scores": "evaluate",
 }
 
-_NEEDS_TORCH = {"Protocol", "Score", "curve", "pack", "run", "scores"}
+_NEEDS_TORCH = {"Evaluation", "Score", "pack", "protocol", "run"}
 
 __all__ = [
     "Accuracy",
@@ -56,19 +55,18 @@ __all__ = [
     "DataError",
     "Dataset",
     "DivergedError",
+    "Evaluation",
     "MipsetError",
     "MissingExtraError",
-    "Protocol",
     "Recipe",
     "Score",
     "SettingError",
-    "curve",
     "load",
     "pack",
+    "protocol",
     "read",
     "recipe",
     "run",
-    "scores",
 ]
 
 

@@ -41,6 +41,8 @@ class Accuracy:
     networks: int
     network: str
     protocol: str
+    seed: int  # of networks and batches
+    data: str  # sha256 of the dataset that was tested with
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Artifact:
             raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
         if not all(np.isfinite(self.mean)) or not all(0 < s < float("inf") for s in self.std):
             raise ArtifactError(f"mean {self.mean} and std {self.std} must be finite, and std above 0.")
-        if not 1 <= self.factor <= min(shape[3:]):
+        if self.factor < 1 or any((self.factor - 1) * -(-side // self.factor) >= side for side in shape[3:]):
             raise ArtifactError(f"a factor of {self.factor} does not cut {shape[3]} x {shape[4]} pixels.")
         for p in self.accuracy:
             if not (1 <= p.size <= shape[0] and 0 <= p.mean <= 100 and 0 <= p.std <= 100 and p.networks >= 1):
@@ -94,8 +96,8 @@ class Artifact:
 
     def with_accuracy(self, points: Sequence[Accuracy]) -> Artifact:
         """The same set with `points` on its curve, in place of those of the same size, network and protocol."""
-        place = {(p.size, p.network, p.protocol): p for p in (*self.accuracy, *points)}
-        return replace(self, accuracy=tuple(sorted(place.values(), key=lambda p: (p.protocol, p.network, p.size))))
+        place = {(p.protocol, p.network, p.data, p.seed, p.size): p for p in (*self.accuracy, *points)}
+        return replace(self, accuracy=tuple(place[way] for way in sorted(place)))
 
     def to_bytes(self) -> bytes:
         """The file's content: the same set always gives the same bytes."""
@@ -187,6 +189,8 @@ def _accuracy(point: Mapping[str, Any]) -> Accuracy:
         networks=_typed(point, "networks", int),
         network=_typed(point, "network", str),
         protocol=_typed(point, "protocol", str),
+        seed=_typed(point, "seed", int),
+        data=_typed(point, "data", str),
     )
 
 

@@ -14,12 +14,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from mipset.errors import SettingError, choices
 
 CROP_SHARE = 0.125  # of a side, the largest shift
 CUTOUT_SHARE = 0.5  # of a side, the length of the square
@@ -33,6 +32,11 @@ def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: flo
 
 def _integers(generator: torch.Generator, count: int, low: int, high: int) -> Tensor:
     return torch.randint(low, high + 1, (count,), generator=generator)
+
+
+def _pixels(share: float, side: int) -> int:
+    """A share of a side in whole pixels, halves rounded up."""
+    return int(share * side + 0.5)
 
 
 def _per_image(parameter: Tensor, images: Tensor) -> Tensor:
@@ -77,7 +81,7 @@ class Crop(Transform):
 
     @classmethod
     def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Crop:
-        reach = [round(CROP_SHARE * side) for side in size]
+        reach = [_pixels(CROP_SHARE, side) for side in size]
         return cls(*(_integers(generator, count, -s, s) for s in reach))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -103,14 +107,14 @@ class Cutout(Transform):
     @classmethod
     def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Cutout:
         # an even square has its centre between two pixels, so it has one more place to stand
-        last = [side - round(CUTOUT_SHARE * side) % 2 for side in size]
+        last = [side - _pixels(CUTOUT_SHARE, side) % 2 for side in size]
         return cls(*(_integers(generator, count, 0, end) for end in last))
 
     def __call__(self, images: Tensor) -> Tensor:
         keep = torch.ones((), device=images.device, dtype=images.dtype)
         inside = []
         for side, centre in zip(images.shape[2:], (self.row, self.column), strict=True):
-            length = round(CUTOUT_SHARE * side)
+            length = _pixels(CUTOUT_SHARE, side)
             offset = torch.arange(side) - (centre[:, None] - length // 2)
             inside.append(((offset >= 0) & (offset < length)).to(images.device))
         hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
@@ -174,53 +178,58 @@ class Draw(Transform):
         return images
 
 
-OPERATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
+class Operation(Enum):
+    """What an augmentation may do."""
+
+    COLOR = "color"
+    CROP = "crop"
+    CUTOUT = "cutout"
+    FLIP = "flip"
+    SCALE = "scale"
+    ROTATE = "rotate"
 
 
 @dataclass(frozen=True)
 class Augmentation(ABC):
     """A list of operations that draws can be made from."""
 
-    operations: tuple[str, ...]
+    operations: tuple[Operation, ...]
     align_corners: bool = False
-
-    def __post_init__(self) -> None:
-        for name in self.operations:
-            if name not in OPERATIONS:
-                raise SettingError(f"there is no augmentation {name!r}: choose from {choices(OPERATIONS)}.")
 
     def draw(self, generator: torch.Generator, size: tuple[int, int], images: int | None = None) -> Draw:
         """Draw for images of `size`: one set of parameters for each of `images`, or one shared by all (None)."""
         count = 1 if images is None else images
-        makers: dict[str, Callable[[], Transform]] = {
-            "color": lambda: Color.draw(generator, count),
-            "crop": lambda: Crop.draw(generator, count, size),
-            "cutout": lambda: Cutout.draw(generator, count, size),
-            "flip": lambda: Flip.draw(generator, count),
-            "scale": lambda: Affine.draw_scale(generator, count, self.align_corners),
-            "rotate": lambda: Affine.draw_rotate(generator, count, self.align_corners),
+        makers: dict[Operation, Callable[[], Transform]] = {
+            Operation.COLOR: lambda: Color.draw(generator, count),
+            Operation.CROP: lambda: Crop.draw(generator, count, size),
+            Operation.CUTOUT: lambda: Cutout.draw(generator, count, size),
+            Operation.FLIP: lambda: Flip.draw(generator, count),
+            Operation.SCALE: lambda: Affine.draw_scale(generator, count, self.align_corners),
+            Operation.ROTATE: lambda: Affine.draw_rotate(generator, count, self.align_corners),
         }
-        return Draw(tuple(makers[name]() for name in self._compose(generator)))
+        return Draw(tuple(makers[operation]() for operation in self._compose(generator)))
 
     @abstractmethod
-    def _compose(self, generator: torch.Generator) -> list[str]:
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
         """The operations of one draw, in order."""
 
 
-def _one_of(names: Sequence[str], generator: torch.Generator) -> list[str]:
-    return [names[int(_integers(generator, 1, 0, len(names) - 1))]] if names else []
+def _one_of(among: Sequence[Operation], generator: torch.Generator) -> list[Operation]:
+    return [among[int(_integers(generator, 1, 0, len(among) - 1))]] if among else []
 
 
-FIRST, GEOMETRIC, LAST = ("flip", "color"), ("crop", "scale", "rotate"), ("cutout",)  # of IDC's composition
+# IDC's composition
+FIRST, LAST = (Operation.FLIP, Operation.COLOR), (Operation.CUTOUT,)
+GEOMETRIC = (Operation.CROP, Operation.SCALE, Operation.ROTATE)
 
 
 @dataclass(frozen=True)
 class IDC(Augmentation):
     """Flip and colour, then one of crop, scale and rotate, then cutout: each if it is listed."""
 
-    def _compose(self, generator: torch.Generator) -> list[str]:
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
         first, geometric, last = (
-            [name for name in group if name in self.operations] for group in (FIRST, GEOMETRIC, LAST)
+            [operation for operation in group if operation in self.operations] for group in (FIRST, GEOMETRIC, LAST)
         )
         return first + _one_of(geometric, generator) + last
 
@@ -229,7 +238,7 @@ class IDC(Augmentation):
 class DSA(Augmentation):
     """Exactly one of the listed operations."""
 
-    def _compose(self, generator: torch.Generator) -> list[str]:
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
         return _one_of(self.operations, generator)
 
 

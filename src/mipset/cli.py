@@ -19,6 +19,8 @@ from mipset.extras import missing
 from mipset.progress import Progress, duration
 
 if TYPE_CHECKING:
+    import torch
+
     from mipset.artifact import Accuracy, Artifact
     from mipset.data import Dataset
     from mipset.recipes import Recipe
@@ -167,6 +169,8 @@ def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
 def condense(chosen: argparse.Namespace) -> None:
     """Condense DATASET into one file, of which every prefix is a training set."""
     _refuse_to_overwrite(chosen.out, chosen.force)
+    if chosen.start is not None and chosen.init is not None:
+        raise SettingError("--init and --start both say what to start from: leave one out.")
     recipe = _recipe(chosen)
     device = _device(chosen)
     loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
@@ -175,9 +179,11 @@ def condense(chosen: argparse.Namespace) -> None:
     from mipset.condense import condense
     from mipset.recipes import assemble, pack
 
-    parts = assemble(recipe, real, device, _first_pixels(chosen.start))
+    first, origin = _first_pixels(chosen.start, recipe, real)
+    parts = assemble(recipe, real, device, first)
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
-    done = checkpoint.resume(waiting, parts, recipe, real.sha256) if chosen.resume else 0
+    sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
+    done = checkpoint.resume(waiting, parts, recipe, sources) if chosen.resume else 0
     if done == recipe.outer:
         raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
     start = saved = time.monotonic()
@@ -188,13 +194,13 @@ def condense(chosen: argparse.Namespace) -> None:
                 note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
                 if step.outer_done and step.t < recipe.outer and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    checkpoint.save(waiting, step, recipe, real.sha256)
+                    checkpoint.save(waiting, step, recipe, sources)
                     done, saved = step.t, time.monotonic()
         except KeyboardInterrupt as interrupt:
             how = f"add --resume to go on after outer iteration {done}" if done else "nothing was written"
             raise KeyboardInterrupt(f"interrupted; {how}.") from interrupt
     assert step is not None
-    artifact = pack(step, recipe, real, loaded_with)
+    artifact = pack(step, recipe, real, {**loaded_with, **origin})
     artifact.write(chosen.out)
     waiting.unlink(missing_ok=True)
     from mipset.tables import byte_count
@@ -222,50 +228,45 @@ def evaluate(chosen: argparse.Namespace) -> None:
     files = {path: read(path) for path in chosen.files}
     for artifact in files.values():
         _sizes(chosen.sizes, artifact.ipc)
+    device = _device(chosen)
     curves: dict[str, list[Accuracy]] = {}
     start = time.monotonic()
     names = _short_names(list(files))
+    sources: dict[tuple[object, ...], Dataset] = {}  # files of one dataset share it
     for path, artifact in files.items():
-        curves[names[path]] = _evaluate_one(chosen, path, artifact, names[path])
+        source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
+        if source not in sources:
+            sources[source] = _test_data(chosen, path, artifact)
+        curves[names[path]] = _evaluate_one(chosen, device, path, artifact, sources[source], names[path])
     from mipset.tables import accuracy_table
 
     ways = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
     print(
-        f"accuracy in % on test images, mean ± deviation over {chosen.networks} networks "
+        f"accuracy in % on test images, mean ± deviation over {_count(chosen.networks, 'network')} "
         f"({' and '.join(ways)}; seed {chosen.seed}; {duration(time.monotonic() - start)})"
     )
     print(accuracy_table(curves))
 
 
-def _evaluate_one(chosen: argparse.Namespace, path: Path, artifact: Artifact, title: str) -> list[Accuracy]:
-    sizes = _sizes(chosen.sizes, artifact.ipc)
-    device = _device(chosen)
-    real = _test_data(chosen, path, artifact)
+def _evaluate_one(
+    chosen: argparse.Namespace, device: torch.device, path: Path, artifact: Artifact, real: Dataset, title: str
+) -> list[Accuracy]:
     from dataclasses import replace
 
-    from mipset.evaluate import Architecture, curve, protocol, scores
+    from mipset.evaluate import Architecture, Evaluation, protocol
 
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
-    length = {} if chosen.epochs is None else {"epochs": chosen.epochs, "least_steps": 0}
-    rule = protocol(chosen.protocol, **length)
+    rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
+    evaluation = Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
+    sizes = _sizes(chosen.sizes, artifact.ipc)
     workers = chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1)
     found = []
     with Progress(f"evaluating {title}", sum(sizes) * chosen.networks) as bar:
-        for score in scores(
-            artifact,
-            real,
-            sizes=sizes,
-            networks=chosen.networks,
-            protocol=rule,
-            architecture=architecture,
-            seed=chosen.seed,
-            device=str(device),
-            workers=workers,
-        ):
+        for score in evaluation.scores(sizes, chosen.networks, workers):
             found.append(score)
             bar.advance(score.size, f"size {score.size}: {score.accuracy:.1f} %")
-    points = curve(found, rule.describe(chosen.protocol), architecture)
+    points = evaluation.curve(found)
     if chosen.save:
         artifact.with_accuracy(points).write(path)
     return points
@@ -403,7 +404,7 @@ def _recipe(chosen: argparse.Namespace) -> Recipe:
 DEFAULT_RECIPE = "cifar10-cpu"  # for data of one's own: made for two cores
 
 
-def _device(chosen: argparse.Namespace) -> Any:
+def _device(chosen: argparse.Namespace) -> torch.device:
     import torch
 
     from mipset.memory import keep_freed_memory
@@ -432,14 +433,26 @@ def _at_least(least: int, name: str, value: int | None) -> None:
         raise SettingError(f"--{name.replace('_', '-')} cannot be {value}: it must be at least {least}.")
 
 
-def _first_pixels(path: Path | None) -> Any:
+def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any, dict[str, str]]:
+    """The images to start from and what to remember of them, if a file was given."""
     if path is None:
-        return None
+        return None, {}
+    import hashlib
+
     import torch
 
     from mipset.artifact import read
 
-    return torch.from_numpy(read(path).images)
+    given = read(path)
+    if given.factor != recipe.factor:
+        raise SettingError(f"{path} has --factor {given.factor}, not {recipe.factor}: use the same to start from it.")
+    if given.class_names != real.class_names:
+        raise SettingError(f"{path} has other classes than {real.name}: start from a set of the same classes.")
+    return torch.from_numpy(given.images), {"start": hashlib.sha256(given.images.tobytes()).hexdigest()}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _cores() -> int:

@@ -7,7 +7,7 @@
     T, E, C   outer iterations, inner iterations, classes
     D         distance between what S_[n] and B ask of θ (the objective)
     w_n       how much size n counts (the policy)
-    F         feature distances of every size (equation 5)
+    F         feature distances of every size, by the metric `feature_distance` (equation 5)
     λ         learning rate of the pixels (held by S)
 
 Nothing here asks which method is running: a method is the parts it is assembled from (see recipes.py).
@@ -15,8 +15,9 @@ Nothing here asks which method is running: a method is the parts it is assembled
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,14 +38,20 @@ class Parts:
     """Everything that a method is assembled from."""
 
     S: Synthetic
-    objective: Objective
+    objective: Objective[Any]
     sampler: Sampler
     learner: Learner
     policy: Policy
     augmentation: Augmentation
+    feature_distance: Callable[[Tensor, Tensor], Tensor]
     T: int
     E: int
     seed: int
+    classes: Sequence[int]  # those that this process updates; S is always whole
+
+    def number(self, t: int, e: int) -> int:
+        """How many inner iterations of the run come before this one."""
+        return (t - 1) * self.E + e - 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Step:
     @property
     def share(self) -> float:
         """How much of the run is done."""
-        return ((self.t - 1) * self.parts.E + self.e) / (self.parts.T * self.parts.E)
+        return (self.parts.number(self.t, self.e) + 1) / (self.parts.T * self.parts.E)
 
 
 def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
@@ -75,12 +82,12 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         F = torch.zeros(S.C, S.N)
         for e in range(1, E + 1):  # inner loop
             losses = []
-            for c in range(S.C):  # class loop
+            for c in parts.classes:  # class loop
                 loss, F_c = _update_class(parts, θ, t, e, c)
                 losses.append(loss)
                 F[c] += F_c / E
             if e < E:  # after the last match nobody looks at θ again
-                parts.learner.advance(θ, t, e)
+                parts.learner.advance(θ, parts.number(t, e))
             else:
                 S.clamp()
                 if policy.measures(t):
@@ -92,9 +99,8 @@ def _update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Te
     """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), its frozen prefix excepted (equations 4 and 10)."""
     S, policy, objective = parts.S, parts.policy, parts.objective
     w = policy.weights(c)
-    sizes = [n for n in range(1, S.N + 1) if w[n - 1] or n == S.N]
-    B_c = parts.sampler.sample(c, (t - 1) * parts.E + e - 1)
-    S_c = S.of_class(c)
+    sizes = [n for n in range(1, S.N + 1) if w[n - 1] or n == S.N]  # an objective is always asked about the whole
+    B_c, S_c = parts.sampler.sample(c, θ, parts.number(t, e)), S.of_class(c)
     draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
     target = objective.target(θ, draw(B_c), c)
     match = objective.distances(θ, draw(S.decode(S_c)), c, target, [n * S.formation.images for n in sizes])
@@ -103,7 +109,7 @@ def _update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Te
     S.step(c, gradient, policy.frozen(c))
     if not policy.measures(t):
         return loss.detach(), 0.0
-    return loss.detach(), feature_distances(match.features, target.features, S.N, objective.distance).cpu()
+    return loss.detach(), feature_distances(match.features, target.features, S.N, parts.feature_distance).cpu()
 
 
 def _finite(loss: float, t: int, e: int) -> float:

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from mipset.artifact import Accuracy, Artifact
 from mipset.data import Dataset
-from mipset.errors import ArtifactError, DataError, MipsetError, SettingError, choices
+from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, SettingError, choices
 from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
 from mipset.randomness import Purpose, generator, key, permutation
@@ -33,6 +33,7 @@ from mipset.training import Images, TrainingRule, accuracy
 class Protocol:
     """How a network is trained on a condensed set. The defaults are the paper's (E-IDC)."""
 
+    name: str = "paper"
     epochs: int = 1000
     least_steps: int = 0  # small sets are trained for more epochs, until there were as many steps
     batch: int = 64
@@ -49,13 +50,14 @@ class Protocol:
         steps_per_epoch = -(-images // self.batch)
         return max(self.epochs, -(-self.least_steps // steps_per_epoch))
 
-    def describe(self, name: str) -> str:
-        """How the protocol is named in a file and in tables."""
+    def __str__(self) -> str:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""
-        return f"{name}, {self.epochs} epochs{least}"
+        return f"{self.name}, {self.epochs} epochs{least}"
 
 
-PROTOCOLS = {"paper": Protocol(), "quick": Protocol(epochs=25, least_steps=150, rate=0.03)}
+PROTOCOLS = {
+    protocol.name: protocol for protocol in (Protocol(), Protocol("quick", epochs=16, least_steps=100, rate=0.05))
+}
 
 
 def protocol(name: str, **changes: Any) -> Protocol:
@@ -101,27 +103,52 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that one score depends on, beside its size and number."""
+class Evaluation:
+    """How good each size of a condensed set is: all that a score depends on, beside its size and its number."""
 
     artifact: Artifact
     data: Dataset
-    protocol: Protocol
-    architecture: Architecture
-    seed: int
-    device: str
+    protocol: Protocol = field(default_factory=lambda: PROTOCOLS["quick"])
+    architecture: Architecture | None = None  # what the set was condensed with
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        _, classes, *shape = self.artifact.images.shape
+        if tuple(shape) != self.data.shape or classes != self.data.classes:
+            raise DataError(
+                f"the file holds {classes} classes of images {shape}, but {self.data.name} has {self.data.classes} "
+                f"of {list(self.data.shape)}: test with the dataset it was condensed from."
+            )
+
+    @property
+    def network(self) -> Architecture:
+        """The architecture that is trained."""
+        return self.architecture or Architecture.of(self.artifact)
+
+    def scores(self, sizes: Sequence[int], networks: int = 3, workers: int = 1) -> Iterator[Score]:
+        """Train `networks` networks on each of the prefixes and yield each score as it is there, largest sizes first.
+
+        With more than one worker, scores are made by processes of one thread each: small networks gain more from that
+        than from threads. A score depends on the seed, its size and its number, never on which process made it.
+        """
+        for size in sizes:
+            self.artifact.prefix(size)
+        if networks < 1:
+            raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
+        jobs = [(size, number) for size in sorted(sizes, reverse=True) for number in range(networks)]
+        if workers > 1:
+            yield from _in_processes(self, jobs, workers)
+            return
+        for size, number in jobs:
+            yield self.score(size, number)
 
     def score(self, size: int, number: int) -> Score:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol
         train = decoded(self.artifact.prefix(size), device)
-        build = network_builder(
-            self.architecture.name,
-            self.data.shape,
-            self.data.classes,
-            self.architecture.width,
-            self.architecture.depth,
-        )
+        a = self.network
+        build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         rule = TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
         optimiser = rule.optimiser(theta)
@@ -135,11 +162,31 @@ class Task:
             order = permutation(len(train), self.seed, Purpose.EVALUATION_BATCH, *address)
             draws = generator(self.seed, Purpose.EVALUATION_AUGMENTATION, *address)
             for batch in torch.split(order, p.batch):
-                labels = train.labels[batch.to(device)]
-                rule.step(theta, optimiser, train.batch(batch), labels, draws)
+                rule.step(theta, optimiser, *train.batch(batch), draws)
+        if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
+            raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
         pixels, labels = (torch.from_numpy(a) for a in (self.data.test.images, self.data.test.labels))
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
+
+    def curve(self, scores: Sequence[Score]) -> list[Accuracy]:
+        """Mean and spread over networks for each size."""
+        points = []
+        for size in sorted({score.size for score in scores}):
+            values = [score.accuracy for score in sorted(scores, key=lambda s: s.network) if score.size == size]
+            points.append(
+                Accuracy(
+                    size=size,
+                    mean=statistics.fmean(values),
+                    std=statistics.stdev(values) if len(values) > 1 else 0.0,
+                    networks=len(values),
+                    network=str(self.network),
+                    protocol=str(self.protocol),
+                    seed=self.seed,
+                    data=self.data.sha256,
+                )
+            )
+        return points
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:
@@ -151,52 +198,12 @@ def decoded(artifact: Artifact, device: torch.device) -> Images:
     return Images.of(images, classes.repeat_interleave(form.images), artifact.mean, artifact.std, device)
 
 
-def scores(
-    artifact: Artifact,
-    data: Dataset,
-    *,
-    sizes: Sequence[int],
-    networks: int = 3,
-    protocol: Protocol = PROTOCOLS["quick"],
-    architecture: Architecture | None = None,
-    seed: int = 0,
-    device: str = "cpu",
-    workers: int = 1,
-) -> Iterator[Score]:
-    """Train `networks` networks on each of the prefixes and yield each score as it is there, largest sizes first.
-
-    With more than one worker, scores are made by processes of one thread each: small networks gain more from that than
-    from threads. A score depends on the seed, its size and its number, never on which process made it.
-    """
-    _check_fit(artifact, data, sizes, networks)
-    task = Task(artifact, data, protocol, architecture or Architecture.of(artifact), seed, device)
-    jobs = [(size, number) for size in sorted(sizes, reverse=True) for number in range(networks)]
-    if workers <= 1:
-        for size, number in jobs:
-            yield task.score(size, number)
-        return
-    yield from _in_processes(task, jobs, workers)
+_evaluation: Evaluation | None = None  # of a worker process: sent once, not with every job
 
 
-def _check_fit(artifact: Artifact, data: Dataset, sizes: Sequence[int], networks: int) -> None:
-    for size in sizes:
-        artifact.prefix(size)
-    if networks < 1:
-        raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
-    _, classes, *shape = artifact.images.shape
-    if tuple(shape) != data.shape or classes != data.classes:
-        raise DataError(
-            f"the file holds {classes} classes of images {shape}, but {data.name} has {data.classes} "
-            f"of {list(data.shape)}: test with the dataset it was condensed from."
-        )
-
-
-_task: Task | None = None  # of a worker process: sent once, not with every job
-
-
-def _start_worker(task: Task) -> None:
-    global _task
-    _task = task
+def _start_worker(evaluation: Evaluation) -> None:
+    global _evaluation
+    _evaluation = evaluation
     keep_freed_memory()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
@@ -209,13 +216,14 @@ def _hold_interrupts(hold: bool) -> None:
 
 
 def _work(size: int, number: int) -> Score:
-    assert _task is not None
-    return _task.score(size, number)
+    assert _evaluation is not None
+    return _evaluation.score(size, number)
 
 
-def _in_processes(task: Task, jobs: Sequence[tuple[int, int]], workers: int) -> Iterator[Score]:
+def _in_processes(evaluation: Evaluation, jobs: Sequence[tuple[int, int]], workers: int) -> Iterator[Score]:
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(task,))
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluation,))
     try:
         _hold_interrupts(True)  # workers inherit it, so that Ctrl-C meets none of them half started
         try:
@@ -230,15 +238,5 @@ def _in_processes(task: Task, jobs: Sequence[tuple[int, int]], workers: int) -> 
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
+        for process in set(multiprocessing.active_children()) - others:
             process.terminate()
-
-
-def curve(results: Sequence[Score], protocol_name: str, architecture: Architecture) -> list[Accuracy]:
-    """Mean and spread over networks for each size."""
-    points = []
-    for size in sorted({score.size for score in results}):
-        values = [score.accuracy for score in sorted(results, key=lambda s: s.network) if score.size == size]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        points.append(Accuracy(size, statistics.fmean(values), spread, len(values), str(architecture), protocol_name))
-    return points

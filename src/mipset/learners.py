@@ -20,8 +20,8 @@ class Learner(ABC):
         """θ_{t,1}: the network that outer iteration `t` begins with."""
 
     @abstractmethod
-    def advance(self, theta: Network, t: int, e: int) -> None:
-        """θ_{t,e} to θ_{t,e+1}, in place."""
+    def advance(self, theta: Network, number: int) -> None:
+        """θ_{t,e} to θ_{t,e+1}, in place, after inner iteration `number`, counted over the whole run."""
 
 
 class TrainedOnReal(Learner):
@@ -35,21 +35,18 @@ class TrainedOnReal(Learner):
         *,
         batch: int,
         batches: int,
-        inner: int,
         seed: int,
     ) -> None:
         self.build, self.images, self.rule = build, images, rule
-        self.batch, self.batches, self.inner, self.seed = batch, batches, inner, seed
+        self.batch, self.batches, self.seed = batch, batches, seed
 
     def start(self, t: int) -> Network:
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
         self._optimiser: torch.optim.SGD = self.rule.optimiser(theta)
         return theta
 
-    def advance(self, theta: Network, t: int, e: int) -> None:
-        first = ((t - 1) * self.inner + e - 1) * self.batches
-        for step in range(first, first + self.batches):
+    def advance(self, theta: Network, number: int) -> None:
+        for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            labels = self.images.labels[order.to(self.images.labels.device)]
-            self.rule.step(theta, self._optimiser, self.images.batch(order), labels, draws)
+            self.rule.step(theta, self._optimiser, *self.images.batch(order), draws)

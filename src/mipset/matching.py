@@ -11,21 +11,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from mipset.errors import SettingError
 from mipset.networks import Network
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the real images B of one class ask for at θ."""
+    """What the real images B of one class ask for at θ; an objective adds what it compares."""
 
-    gradients: tuple[Tensor, ...]  # one per matched layer
-    features: Tensor  # [B, F]
+    features: Tensor  # [B, F], detached
+
+
+T = TypeVar("T", bound=Target)
 
 
 @dataclass(frozen=True)
@@ -72,37 +77,46 @@ class RowCosine(Distance):
         return (1 - (rows * wanted).sum(dim=2) / (lengths + self.epsilon)).sum(dim=1)
 
 
-class Objective(ABC):
+class Objective(ABC, Generic[T]):
     """D(S_[n], B; θ): images are normalised and augmented, and belong to one class."""
 
-    distance: Distance  # D itself, by which features are compared too
-
     @abstractmethod
-    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+    def target(self, theta: Network, real: Tensor, label: int) -> T:
         """The real side, computed once and shared by all sizes."""
 
     @abstractmethod
-    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
+    def distances(self, theta: Network, synthetic: Tensor, label: int, target: T, ends: Sequence[int]) -> Match:
         """The distance of every prefix `synthetic[:end]`; `ends` increase, the last is the whole."""
 
 
 @dataclass(frozen=True)
-class GradientMatching(Objective):
+class GradientTarget(Target):
+    """The gradients of the mean loss of the real images."""
+
+    gradients: tuple[Tensor, ...]  # one per matched layer
+
+
+@dataclass(frozen=True)
+class GradientMatching(Objective[GradientTarget]):
     """Compare the gradients of the cross-entropy with respect to the convolution weights.
 
-    Biases and norms are not compared, nor is the classifier unless `classifier` is set.
+    Biases and norms are not compared, nor is the classifier unless `classifier` is set. A network must see each image
+    alone, or the gradient of a prefix would depend on the images after it.
     """
 
     distance: Distance = Squared()
     classifier: bool = False
 
-    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+    def target(self, theta: Network, real: Tensor, label: int) -> GradientTarget:
+        layers = self._layers(theta)
         features = theta.features(real)
         loss = F.cross_entropy(theta.scores(features), _labels(real, label))
-        weights = [layer.weight for layer in self._layers(theta)]
-        return Target(torch.autograd.grad(loss, weights), features.detach())
+        weights = [layer.weight for layer in layers]
+        return GradientTarget(features.detach(), torch.autograd.grad(loss, weights))
 
-    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
+    def distances(
+        self, theta: Network, synthetic: Tensor, label: int, target: GradientTarget, ends: Sequence[int]
+    ) -> Match:
         layers = self._layers(theta)
         with _recorded(layers) as passed:
             features = theta.features(synthetic)
@@ -119,6 +133,8 @@ class GradientMatching(Objective):
         return Match(total, features.detach())
 
     def _layers(self, theta: Network) -> list[nn.Conv2d | nn.Linear]:
+        if any(isinstance(module, _BatchNorm) for module in theta.modules()):
+            raise SettingError("gradient matching needs a network that sees each image alone, without batch norm.")
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
         return [module for module in theta.modules() if isinstance(module, matched)]
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mipset.errors import SettingError, choices
+from mipset.errors import DivergedError, SettingError, choices
 
 if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not installed
     import torch
@@ -28,6 +28,11 @@ POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
 DISTANCES = ("squared", "l1", "row-cosine")
 INITIALISATIONS = ("mix", "noise")
+ONLY_FOR = {  # settings that not every policy reads
+    **dict.fromkeys(("period", "freeze", "round_distances"), ("mdc", "mdc-per-class")),
+    "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
+    "prefix_weights": ("every-prefix",),
+}
 NETWORKS = ("convnet",)
 MOST = 1e30  # larger numbers leave float32 on the way
 
@@ -159,7 +164,11 @@ def recipe(name: str, **changes: Any) -> Recipe:
     """A named recipe, with some settings changed."""
     if name not in RECIPES:
         raise SettingError(f"there is no recipe {name!r}: choose {choices(RECIPES)}.")
-    return RECIPES[name].recipe.replace(**changes)
+    chosen = RECIPES[name].recipe.replace(**changes)
+    for setting, policies in ONLY_FOR.items():
+        if setting in changes and chosen.policy not in policies:
+            raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {chosen.policy}.")
+    return chosen
 
 
 def _policy(r: Recipe, classes: int) -> Policy:
@@ -198,9 +207,14 @@ def _distance(r: Recipe) -> Distance:
 
 def augmentation(names: str) -> Augmentation:
     """`color_crop_cutout` as an augmentation of the IDC kind; `none` is one that does nothing."""
-    from mipset.augment import IDC
+    from mipset.augment import IDC, Operation
 
-    return IDC(() if names == "none" else tuple(names.split("_")))
+    known = {operation.value: operation for operation in Operation}
+    listed = [] if names == "none" else names.split("_")
+    for name in listed:
+        if name not in known:
+            raise SettingError(f"there is no augmentation {name!r}: choose from {choices(known)}, or none.")
+    return IDC(tuple(known[name] for name in listed))
 
 
 def network_builder(
@@ -256,14 +270,15 @@ def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | Non
             rule,
             batch=r.train_batch,
             batches=-(-r.train_images // r.train_batch),
-            inner=r.inner,
             seed=r.seed,
         ),
         policy=_policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
+        feature_distance=_distance(r),
         T=r.outer,
         E=r.inner,
         seed=r.seed,
+        classes=range(data.classes),
     )
 
 
@@ -273,8 +288,8 @@ def _given(start: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     if tuple(start.shape) != shape:
         raise SettingError(f"the images to start from are {list(start.shape)}, but {list(shape)} are condensed.")
-    first = start.float() / 255 if start.dtype == torch.uint8 else start.clone()
-    if not bool(((first >= 0) & (first <= 1)).all()):
+    first = start.float() / 255 if start.dtype == torch.uint8 else start.float().clone()
+    if not (start.dtype == torch.uint8 or start.is_floating_point()) or not bool(((first >= 0) & (first <= 1)).all()):
         raise SettingError("the images to start from must be bytes, or floats from 0 to 1.")
     return first
 
@@ -298,7 +313,7 @@ def _check_fit(r: Recipe, data: Dataset) -> None:
         )
     if len(data.train) < r.train_batch:
         raise SettingError(f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}.")
-    if r.factor > min(data.shape[1:]):
+    if any((r.factor - 1) * -(-side // r.factor) >= side for side in data.shape[1:]):  # a tile without a pixel
         raise SettingError(f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels.")
 
 
@@ -317,18 +332,21 @@ def public_name(dataset: str) -> str:
     return kind + colon + Path(path).name
 
 
-def pack(step: Step, r: Recipe, data: Dataset, loaded_with: Mapping[str, int | None] | None = None) -> Artifact:
+def pack(step: Step, r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None = None) -> Artifact:
     """What `step` has condensed, as it is shipped: uint8, with everything needed to use it.
 
-    Of a path only its last part is kept, since files are published. `loaded_with` is what `load` needs beside the name.
+    Of a path only its last part is kept, since files are published. `origin` is what else has to be known
+    to do it again, such as the arguments of `load`.
     """
     from mipset import __version__
     from mipset.artifact import Artifact
     from mipset.synthetic import to_uint8
 
+    if not bool(step.parts.S.pixels.isfinite().all()):
+        raise DivergedError("the pixels are no longer finite: try a smaller --pixel-lr.")
     return Artifact(
         images=to_uint8(step.parts.S.pixels).numpy(),
-        factor=r.factor,
+        factor=step.parts.S.formation.factor,
         mean=data.mean,
         std=data.std,
         class_names=data.class_names,
@@ -337,6 +355,6 @@ def pack(step: Step, r: Recipe, data: Dataset, loaded_with: Mapping[str, int | N
             "mipset": __version__,
             "dataset": public_name(data.name),
             "sha256": data.sha256,
-            **(loaded_with or {}),
+            **(origin or {}),
         },
     )

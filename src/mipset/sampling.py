@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from mipset.networks import Network
 from mipset.randomness import Purpose, shuffled_batch
 from mipset.training import Images
 
@@ -14,8 +15,8 @@ class Sampler(ABC):
     """Real images B_c of class c for one inner iteration."""
 
     @abstractmethod
-    def sample(self, c: int, step: int) -> Tensor:
-        """Normalised images of class `c` for inner iteration `step`, counted over the whole run."""
+    def sample(self, c: int, theta: Network, number: int) -> Tensor:
+        """Normalised images of class `c` for inner iteration `number`, counted over the whole run, at weights θ."""
 
 
 class ShuffledEpochs(Sampler):
@@ -25,7 +26,7 @@ class ShuffledEpochs(Sampler):
         self.images, self.batch, self.seed = images, batch, seed
         self.members = [(images.labels == c).nonzero().squeeze(1) for c in range(classes)]
 
-    def sample(self, c: int, step: int) -> Tensor:
+    def sample(self, c: int, theta: Network, number: int) -> Tensor:
         members = self.members[c]
-        order = shuffled_batch(len(members), self.batch, step, self.seed, Purpose.REAL_BATCH, c)
-        return self.images.batch(members[order.to(members.device)])
+        order = shuffled_batch(len(members), self.batch, number, self.seed, Purpose.REAL_BATCH, c)
+        return self.images.batch(members[order.to(members.device)])[0]

@@ -30,7 +30,7 @@ def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Ten
     """F_t(S_[n], B) = D(mean f_t(S_[n]), mean f_t(B)) for every n (equation 5), from one cumulative mean: [N].
 
     `f_S` [N * k, F] holds the k decoded images of the first stored image, then those of the second, and so on. `D`
-    compares k rows of vectors [k, 1, F] with one [1, F].
+    compares N vectors [N, 1, F] with one [1, F].
     """
     per_image = f_S.reshape(N, -1, f_S.shape[1]).mean(dim=1)  # [N, F]
     sizes = torch.arange(1, N + 1, device=f_S.device, dtype=f_S.dtype)
@@ -126,14 +126,14 @@ class FullSetOnly(Policy):
 class EveryPrefix(Policy):
     """Every size counts always: equation 3 in full, with a given weight for each of the sizes 1..N."""
 
-    sizes: tuple[float, ...]
+    w: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not all(0 <= w < float("inf") for w in self.sizes) or sum(self.sizes) <= 0:
-            raise SettingError(f"prefix weights must be finite, at least 0 and not all 0: {list(self.sizes)} are not.")
+        if not all(0 <= weight < float("inf") for weight in self.w) or sum(self.w) <= 0:
+            raise SettingError(f"prefix weights must be finite, at least 0 and not all 0: {list(self.w)} are not.")
 
     def weights(self, c: int) -> Sequence[float]:
-        return self.sizes
+        return self.w
 
 
 @dataclass

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mipset.errors import SettingError
 from mipset.randomness import Purpose, generator
+from mipset.training import normalise
 
 
 class Formation(ABC):
@@ -134,8 +135,8 @@ class Synthetic:
 
     They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser
     after every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps.
-    Coasting is a geometric sum: it is applied at once, so a class's path does not depend on which other classes this
-    process holds. Frozen ranks do not move and keep no momentum (law 3).
+    Coasting is a geometric sum: it is applied at once, so a class's path does not depend on when, or in which process,
+    the other classes take their steps. Frozen ranks do not move and keep no momentum (law 3).
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Synthetic:
 
     def decode(self, stored: Tensor) -> Tensor:
         """Stored images to normalised training images."""
-        return (self.formation.decode(stored) - self._mean) / self._std
+        return normalise(self.formation.decode(stored), self._mean, self._std)
 
     def step(self, c: int, gradient: Tensor, frozen: int) -> None:
         """Move class `c` against `gradient` [N, ch, h, w], ranks below `frozen` excepted."""

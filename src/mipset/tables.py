@@ -64,12 +64,13 @@ def description(artifact: Artifact) -> str:
         ["recipe", ", ".join(f"{key} {value}" for key, value in artifact.recipe.items())],
     ]
     lines = [f"{title:<10}{text}" for title, text in rows if text]
-    for protocol, network in dict.fromkeys((p.protocol, p.network) for p in artifact.accuracy):
-        points = [p for p in artifact.accuracy if (p.protocol, p.network) == (protocol, network)]
-        lines += ["", f"accuracy in % (protocol {protocol}; {network})"]
-        for p in points:
-            bar = "█" * round(p.mean / 2.5)
-            lines.append(f"  {p.size:>4}  {bar:<40}  {p.mean:.1f} ± {p.std:.1f} over {p.networks} networks")
+    heading = ""
+    for p in artifact.accuracy:
+        other = "" if p.data == artifact.provenance.get("sha256") else f"; tested with data {p.data[:12]}"
+        if heading != (heading := f"accuracy in % (protocol {p.protocol}; {p.network}; seed {p.seed}{other})"):
+            lines += ["", heading]
+        bar = "█" * round(p.mean / 2.5)
+        lines.append(f"  {p.size:>4}  {bar:<40}  {p.mean:.1f} ± {p.std:.1f} over {p.networks} networks")
     if not artifact.accuracy:
         lines += ["", "accuracy  not measured yet: `mipset evaluate FILE --save` measures it"]
     return "\n".join(lines)

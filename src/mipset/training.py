@@ -11,6 +11,11 @@ from mipset.augment import Augmentation, cutmix
 from mipset.networks import Network
 
 
+def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Images in [0, 1] to zero mean and unit deviation per channel [ch, 1, 1]."""
+    return (images - mean) / std
+
+
 @dataclass(frozen=True)
 class Images:
     """Labelled images of one size: uint8, or float in [0, 1]; `batch` gives them normalised.
@@ -44,16 +49,13 @@ class Images:
         """Height and width."""
         return self.pixels.shape[2], self.pixels.shape[3]
 
-    def normalise(self, images: Tensor) -> Tensor:
-        """Images in [0, 1] to zero mean and unit deviation per channel."""
-        return (images - self.mean) / self.std
-
-    def batch(self, indices: Tensor | slice) -> Tensor:
-        """The normalised images at `indices`."""
+    def batch(self, indices: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """The normalised images at `indices`, and their labels."""
         if isinstance(indices, Tensor):
             indices = indices.to(self.pixels.device)
         chosen = self.pixels[indices]
-        return self.normalise(chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen)
+        unit = chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen
+        return normalise(unit, self.mean, self.std), self.labels[indices]
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def accuracy(theta: Network, images: Images, batch: int = 500) -> float:
     theta.eval()
     right = 0
     for start in range(0, len(images), batch):
-        part = slice(start, start + batch)
-        right += int((theta(images.batch(part)).argmax(dim=1) == images.labels[part]).sum())
+        part, labels = images.batch(slice(start, start + batch))
+        right += int((theta(part).argmax(dim=1) == labels).sum())
     theta.train()
     return 100 * right / len(images)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Network(nn.Module, ABC):
-    """A classifier whose last features can be seen."""
+    """A classifier whose last features can be seen, and which sees each image of a batch alone."""
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
@@ -28,5 +28,5 @@ class Network(nn.Module, ABC):
 def fresh(build: Callable[[], Network], key: int, device: torch.device) -> Network:
     """A newly initialised network that depends on `key` alone; the global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key)
+        torch.default_generator.manual_seed(key)
         return build().to(device)
