@@ -24,7 +24,7 @@ demo: .venv/ready
 	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --png $(DEMO)/every-prefix.png
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4
 
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow

@@ -83,16 +83,17 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         for e in range(1, E + 1):  # inner loop
             losses = []
             for c in parts.classes:  # class loop
-                loss, F_c = _update_class(parts, θ, t, e, c)
-                losses.append(loss)
+                loss_c, F_c = _update_class(parts, θ, t, e, c)
+                losses.append(loss_c)
                 F[c] += F_c / E
+            loss = _finite(torch.stack(losses).mean().item(), t, e)
             if e < E:  # after the last match nobody looks at θ again
                 parts.learner.advance(θ, parts.number(t, e))
-            else:
-                S.clamp()
-                if policy.measures(t):
-                    policy.select(t, F)
-            yield Step(parts, t, e, _finite(torch.stack(losses).mean().item(), t, e))
+                yield Step(parts, t, e, loss)
+        S.clamp()
+        if policy.measures(t):
+            policy.select(t, F)
+        yield Step(parts, t, E, loss)
 
 
 def _update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
