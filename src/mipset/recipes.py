@@ -154,10 +154,18 @@ RECIPES = {
     "demo": NamedRecipe(
         "fashion-mini",
         _CPU.replace(width=32, outer=4, train_images=256, period=1, pixel_lr=0.02),
-        "about a minute on 2 cores",
+        "under a minute on 2 cores; mean of sizes 1-10 (quick): none 73.5, mdc 74.2, every-prefix 74.2 %",
     ),
-    "cifar10-cpu": NamedRecipe("cifar10", _CPU, "under 20 minutes on 2 cores"),
-    "paper-cifar10-ipc10": NamedRecipe("cifar10", PAPER_CIFAR10, "the paper's settings"),
+    "cifar10-cpu": NamedRecipe(
+        "cifar10",
+        _CPU,
+        "7 to 8 minutes on 2 cores; mean of sizes 1-10 (quick, 60 epochs): none 36.0, mdc 38.6, every-prefix 42.6 %",
+    ),
+    "paper-cifar10-ipc10": NamedRecipe(
+        "cifar10",
+        PAPER_CIFAR10,
+        "not run by us; the paper reports 11.5 hours for none and 15.1 for mdc, and means of 53.2 and 58.4 %",
+    ),
 }
 
 
