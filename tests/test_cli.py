@@ -740,6 +740,15 @@ def group_is_gone(group: int, within: float) -> bool:
     return not alive(group)
 
 
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C, after which a command that had not written anything says so and nothing else."""
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
+    assert "Traceback" not in said
+
+
 class TestInterrupt:
     """Ctrl-C, which a terminal sends to the whole group."""
 
@@ -751,11 +760,7 @@ class TestInterrupt:
             until="working",
             processes=processes,
         )
-        os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-        assert process.returncode == 2
-        assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
-        assert "Traceback" not in said
+        interrupt(process)
         assert names(tmp_path) == {"pets.npz"}
 
     def test_of_evaluating_in_processes(
@@ -781,14 +786,30 @@ class TestInterrupt:
             until="working",
             processes=processes,
         )
-        os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=20)
-        assert process.returncode == 2
-        assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
-        assert "Traceback" not in said
+        interrupt(process)
         assert group_is_gone(process.pid, within=10)
         assert condensed.read_bytes() == before
         assert names(tmp_path) == {condensed.name}
+
+    def test_after_one_of_two_files_was_saved(
+        self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        second = tmp_path / "second.safetensors"
+        second.write_bytes(condensed.read_bytes())
+        original = cli._evaluate_one
+
+        def stop_at_the_second(chosen: Any, device: Any, path: Path, *rest: Any) -> Any:
+            if path == second:
+                raise KeyboardInterrupt
+            return original(chosen, device, path, *rest)
+
+        monkeypatch.setattr(cli, "_evaluate_one", stop_at_the_second)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", *BRIEF])
+        assert ended.value.code == 2
+        assert capfd.readouterr().err.splitlines()[-1] == "mipset: interrupted; kept the accuracies of set."
+        assert read(condensed).accuracy
+        assert not read(second).accuracy
 
 
 Interrupted = Callable[..., str]

@@ -17,11 +17,11 @@ from mipset.files import write_whole
 from mipset.recipes import Recipe, flag_of
 
 
-def save(path: Path, step: Step, recipe: Recipe, data_sha256: str) -> None:
-    """Write where the run stands after the outer iteration that `step` closes."""
+def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
+    """Write where the run stands after the outer iteration that `step` closes; `sources` tells the data apart."""
     content = {
         "recipe": asdict(recipe),
-        "data": data_sha256,
+        "sources": sources,
         "done": step.t,
         "pixels": step.parts.S.pixels.cpu(),
         "velocity": step.parts.S.velocity.cpu(),
@@ -33,11 +33,11 @@ def save(path: Path, step: Step, recipe: Recipe, data_sha256: str) -> None:
         raise ArtifactError(f"the checkpoint {path} cannot be written: {error}.") from error
 
 
-def resume(path: Path, parts: Parts, recipe: Recipe, data_sha256: str) -> int:
+def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
     """Put `parts` where the checkpoint was, and say how many outer iterations are done."""
     try:
         content = torch.load(path, map_location=parts.S.pixels.device, weights_only=True)
-        was, data, done = dict(content["recipe"]), content["data"], int(content["done"])
+        was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
         pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
@@ -49,7 +49,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, data_sha256: str) -> int:
                 f"the checkpoint {path} was made with {flag_of(name)} {was.get(name)}, not {value}: "
                 f"use the same settings, or leave out --resume to start anew."
             )
-    if data != data_sha256:
+    if made_from != sources:
         raise SettingError(f"the checkpoint {path} was made from other data: leave out --resume to start anew.")
     parts.S.pixels.copy_(pixels)
     parts.S.velocity.copy_(velocity)

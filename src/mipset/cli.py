@@ -89,7 +89,9 @@ def parser() -> Parser:
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
-    verb.add_argument("--recipe", metavar="NAME", help="settings to start from (see `mipset recipes`)")
+    verb.add_argument(
+        "--recipe", metavar="NAME", help="settings to start from (default: made for DATASET, else cifar10-cpu)"
+    )
     _add_recipe_flags(verb)
     verb.add_argument("--start", metavar="FILE", type=Path, help="a condensed set whose images to start from")
     _add_data_flags(verb)
@@ -237,7 +239,11 @@ def evaluate(chosen: argparse.Namespace) -> None:
         source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
         if source not in sources:
             sources[source] = _test_data(chosen, path, artifact)
-        curves[names[path]] = _evaluate_one(chosen, device, path, artifact, sources[source], names[path])
+        try:
+            curves[names[path]] = _evaluate_one(chosen, device, path, artifact, sources[source], names[path])
+        except KeyboardInterrupt as interrupt:
+            kept = f"kept the accuracies of {', '.join(curves)}" if chosen.save and curves else "nothing was written"
+            raise KeyboardInterrupt(f"interrupted; {kept}.") from interrupt
     from mipset.tables import accuracy_table
 
     ways = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -429,8 +435,10 @@ MOST_THREADS = 1024  # more than that ends the process instead of helping it
 
 
 def _at_least(least: int, name: str, value: int | None) -> None:
+    from mipset.recipes import flag_of
+
     if value is not None and value < least:
-        raise SettingError(f"--{name.replace('_', '-')} cannot be {value}: it must be at least {least}.")
+        raise SettingError(f"{flag_of(name)} cannot be {value}: it must be at least {least}.")
 
 
 def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any, dict[str, str]]:

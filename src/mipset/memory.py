@@ -13,7 +13,7 @@ MOST = 2**31 - 1
 def keep_freed_memory() -> None:
     """Let this process reuse freed memory where the C library can be told to (glibc); elsewhere nothing happens.
 
-    By default every large tensor is mapped anew and its pages are zeroed at first touch, which can take a quarter of
+    By default every large tensor is mapped anew and its pages are zeroed at first touch, which can take a fifth of
     the time (benchmarks/memory.py).
     """
     if sys.platform != "linux":
