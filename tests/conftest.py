@@ -8,6 +8,7 @@ import torch
 from hypothesis import settings
 
 from mipset.data import Dataset, Split
+from mipset.native import Kernels
 from mipset.recipes import Recipe
 
 settings.register_profile("mipset", deadline=None, max_examples=25, derandomize=True)
@@ -34,6 +35,12 @@ def toy_split(per_class: int, seed: int, classes: int = 3, size: int = 12) -> Sp
 def toy() -> Dataset:
     """Three classes of 12 x 12 pixels, 20 training and 10 test images each."""
     return Dataset("toy", toy_split(20, 0), toy_split(10, 1), ("a", "b", "c"), (0.4, 0.4, 0.4), (0.3, 0.3, 0.3))
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Kernels:
+    """Our own kernels, from the cache folder or compiled into it."""
+    return Kernels.compiled()
 
 
 @pytest.fixture

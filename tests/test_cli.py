@@ -796,14 +796,13 @@ class TestInterrupt:
     ) -> None:
         second = tmp_path / "second.safetensors"
         second.write_bytes(condensed.read_bytes())
-        original = cli._evaluate_one
+        write = Artifact.write
 
-        def stop_at_the_second(chosen: Any, device: Any, path: Path, *rest: Any) -> Any:
-            if path == second:
-                raise KeyboardInterrupt
-            return original(chosen, device, path, *rest)
+        def write_and_interrupt(artifact: Artifact, path: Path) -> None:
+            write(artifact, path)
+            signal.raise_signal(signal.SIGINT)
 
-        monkeypatch.setattr(cli, "_evaluate_one", stop_at_the_second)
+        monkeypatch.setattr(Artifact, "write", write_and_interrupt)
         with pytest.raises(SystemExit) as ended:
             cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", *BRIEF])
         assert ended.value.code == 2

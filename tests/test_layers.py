@@ -21,16 +21,18 @@ AT_ONCE: dict[str, set[str]] = {
     # no torch: what a device needs to open a file
     "errors": set(),
     "extras": {"errors"},
-    "files": set(),
+    "files": {"extras"},
     "progress": set(),
     "memory": set(),
     "artifact": {"errors", "files", "numpy", "safetensors"},
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
-    "data": {"errors", "extras", "numpy"},
+    "data": {"errors", "extras", "files", "numpy"},
     # torch: the parts that all others are made of
     "randomness": TORCH,
-    "networks": {"errors", *TORCH},
+    "native": {"errors", "files", *TORCH},
+    "engines": {"native", *TORCH},
+    "networks": {"engines", "errors", *TORCH},
     "augment": {"errors", "randomness", *TORCH},
     "training": {"augment", "errors", "networks", "randomness", *TORCH},
     # the axes, which never import each other
@@ -57,7 +59,8 @@ AT_ONCE: dict[str, set[str]] = {
     "recipes": {"errors"},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
-        *("artifact", "data", "errors", "memory", "networks", "randomness", "recipes", "synthetic", "training"),
+        *("artifact", "data", "engines", "errors", "memory", "networks", "randomness", "recipes", "synthetic"),
+        "training",
         *TORCH,
     },
     # the doors
@@ -69,7 +72,8 @@ AT_ONCE: dict[str, set[str]] = {
 # What functions import when they are called, beside what their module has imported at once.
 LATER: dict[str, set[str]] = {
     "pictures": {"PIL"},
-    "data": {"PIL", "platformdirs"},
+    "data": {"PIL"},
+    "files": {"platformdirs"},
     "recipes": {
         *(
             "__init__",

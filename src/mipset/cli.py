@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mipset.artifact import Accuracy, Artifact
     from mipset.data import Dataset
+    from mipset.evaluate import Evaluation
     from mipset.recipes import Recipe
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
@@ -228,22 +229,18 @@ def evaluate(chosen: argparse.Namespace) -> None:
         _at_least(1, flag, getattr(chosen, flag))
     _at_least(0, "seed", chosen.seed)
     files = {path: read(path) for path in chosen.files}
-    for artifact in files.values():
-        _sizes(chosen.sizes, artifact.ipc)
+    sizes = [_sizes(chosen.sizes, artifact.ipc) for artifact in files.values()]
     device = _device(chosen)
-    curves: dict[str, list[Accuracy]] = {}
     start = time.monotonic()
     names = _short_names(list(files))
     sources: dict[tuple[object, ...], Dataset] = {}  # files of one dataset share it
-    for path, artifact in files.items():
+    tasks = []
+    for (path, artifact), its_sizes in zip(files.items(), sizes, strict=True):
         source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
         if source not in sources:
             sources[source] = _test_data(chosen, path, artifact)
-        try:
-            curves[names[path]] = _evaluate_one(chosen, device, path, artifact, sources[source], names[path])
-        except KeyboardInterrupt as interrupt:
-            kept = f"kept the accuracies of {', '.join(curves)}" if chosen.save and curves else "nothing was written"
-            raise KeyboardInterrupt(f"interrupted; {kept}.") from interrupt
+        tasks.append((_evaluation(chosen, device, artifact, sources[source]), its_sizes))
+    curves = _evaluate_all(chosen, tasks, names)
     from mipset.tables import accuracy_table
 
     ways = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -254,9 +251,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
     print(accuracy_table(curves))
 
 
-def _evaluate_one(
-    chosen: argparse.Namespace, device: torch.device, path: Path, artifact: Artifact, real: Dataset, title: str
-) -> list[Accuracy]:
+def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
     from dataclasses import replace
 
     from mipset.evaluate import Architecture, Evaluation, protocol
@@ -264,18 +259,35 @@ def _evaluate_one(
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
     rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
-    evaluation = Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
-    sizes = _sizes(chosen.sizes, artifact.ipc)
-    workers = chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1)
-    found = []
-    with Progress(f"evaluating {title}", sum(sizes) * chosen.networks) as bar:
-        for score in evaluation.scores(sizes, chosen.networks, workers):
-            found.append(score)
-            bar.advance(score.size, f"size {score.size}: {score.accuracy:.1f} %")
-    points = evaluation.curve(found)
-    if chosen.save:
-        artifact.with_accuracy(points).write(path)
-    return points
+    return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
+
+
+def _evaluate_all(
+    chosen: argparse.Namespace, tasks: list[tuple[Evaluation, list[int]]], names: dict[Path, str]
+) -> dict[str, list[Accuracy]]:
+    """The curve of each file; what is complete is saved at once, if that was asked for."""
+    from mipset.evaluate import Score, scores
+
+    workers = chosen.workers if chosen.workers is not None else (_cores() if tasks[0][0].device == "cpu" else 1)
+    found: list[list[Score]] = [[] for _ in tasks]
+    curves: dict[str, list[Accuracy]] = {}
+    title = f"evaluating {next(iter(names.values()))}" if len(tasks) == 1 else f"evaluating {len(tasks)} files"
+    try:
+        with Progress(title, sum(sum(sizes) for _, sizes in tasks) * chosen.networks) as bar:
+            for index, score in scores(tasks, chosen.networks, workers):
+                found[index].append(score)
+                path, name = list(names.items())[index]
+                bar.advance(score.size, f"{name}, size {score.size}: {score.accuracy:.1f} %")
+                evaluation, sizes = tasks[index]
+                if len(found[index]) == len(sizes) * chosen.networks:
+                    points = evaluation.curve(found[index])
+                    if chosen.save:
+                        evaluation.artifact.with_accuracy(points).write(path)
+                    curves[name] = points
+    except KeyboardInterrupt as interrupt:
+        kept = f"kept the accuracies of {', '.join(curves)}" if chosen.save and curves else "nothing was written"
+        raise KeyboardInterrupt(f"interrupted; {kept}.") from interrupt
+    return {name: curves[name] for name in names.values()}
 
 
 def show(chosen: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ import torch
 
 from mipset.artifact import Accuracy, Artifact
 from mipset.data import Dataset
+from mipset.engines import Engine
 from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, SettingError, choices
 from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
@@ -112,6 +113,7 @@ class Evaluation:
     architecture: Architecture | None = None  # what the set was condensed with
     seed: int = 0
     device: str = "cpu"
+    engine: Engine = field(default_factory=Engine)
 
     def __post_init__(self) -> None:
         _, classes, *shape = self.artifact.images.shape
@@ -127,28 +129,16 @@ class Evaluation:
         return self.architecture or Architecture.of(self.artifact)
 
     def scores(self, sizes: Sequence[int], networks: int = 3, workers: int = 1) -> Iterator[Score]:
-        """Train `networks` networks on each of the prefixes and yield each score as it is there, largest sizes first.
-
-        With more than one worker, scores are made by processes of one thread each: small networks gain more from that
-        than from threads. A score depends on the seed, its size and its number, never on which process made it.
-        """
-        for size in sizes:
-            self.artifact.prefix(size)
-        if networks < 1:
-            raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
-        jobs = [(size, number) for size in sorted(sizes, reverse=True) for number in range(networks)]
-        if workers > 1:
-            yield from _in_processes(self, jobs, workers)
-            return
-        for size, number in jobs:
-            yield self.score(size, number)
+        """Train `networks` networks on each of the prefixes; yield each score as it is there, largest sizes first."""
+        for _, score in scores([(self, sizes)], networks, workers):
+            yield score
 
     def score(self, size: int, number: int) -> Score:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol
         train = decoded(self.artifact.prefix(size), device)
         a = self.network
-        build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth)
+        build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth, self.engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         rule = TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
         optimiser = rule.optimiser(theta)
@@ -198,12 +188,43 @@ def decoded(artifact: Artifact, device: torch.device) -> Images:
     return Images.of(images, classes.repeat_interleave(form.images), artifact.mean, artifact.std, device)
 
 
-_evaluation: Evaluation | None = None  # of a worker process: sent once, not with every job
+Job = tuple[int, int, int]  # which evaluation, which size, which network
 
 
-def _start_worker(evaluation: Evaluation) -> None:
-    global _evaluation
-    _evaluation = evaluation
+def scores(
+    tasks: Sequence[tuple[Evaluation, Sequence[int]]], networks: int = 3, workers: int = 1
+) -> Iterator[tuple[int, Score]]:
+    """Train `networks` networks on each size of each task; yield each score as it is there, with its task's index.
+
+    Tasks are taken in turn, largest sizes first. With more than one worker, scores are made by processes of one thread
+    each: small networks gain more from that than from threads. A score depends on the seed, its size and its number,
+    never on which process made it, nor on what else is evaluated.
+    """
+    for evaluation, sizes in tasks:
+        for size in sizes:
+            evaluation.artifact.prefix(size)
+    if networks < 1:
+        raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
+    evaluations = [evaluation for evaluation, _ in tasks]
+    jobs = [
+        (index, size, number)
+        for index, (_, sizes) in enumerate(tasks)
+        for size in sorted(sizes, reverse=True)
+        for number in range(networks)
+    ]
+    if workers > 1:
+        yield from _in_processes(evaluations, jobs, workers)
+        return
+    for index, size, number in jobs:
+        yield index, evaluations[index].score(size, number)
+
+
+_evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not with every job
+
+
+def _start_worker(evaluations: Sequence[Evaluation]) -> None:
+    global _evaluations
+    _evaluations = evaluations
     keep_freed_memory()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
@@ -215,19 +236,18 @@ def _hold_interrupts(hold: bool) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK if hold else signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _work(size: int, number: int) -> Score:
-    assert _evaluation is not None
-    return _evaluation.score(size, number)
+def _work(index: int, size: int, number: int) -> tuple[int, Score]:
+    return index, _evaluations[index].score(size, number)
 
 
-def _in_processes(evaluation: Evaluation, jobs: Sequence[tuple[int, int]], workers: int) -> Iterator[Score]:
+def _in_processes(evaluations: Sequence[Evaluation], jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, Score]]:
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluation,))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluations,))
     try:
         _hold_interrupts(True)  # workers inherit it, so that Ctrl-C meets none of them half started
         try:
-            futures = [pool.submit(_work, size, number) for size, number in jobs]
+            futures = [pool.submit(_work, *job) for job in jobs]
         finally:
             _hold_interrupts(False)
         for future in as_completed(futures):

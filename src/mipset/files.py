@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Where things are kept, and writing a file whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+from mipset.extras import missing
+
+
+def home() -> Path:
+    """The folder for what is kept between runs: MIPSET_HOME if set, else the user's cache folder for mipset."""
+    chosen = os.environ.get("MIPSET_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    try:
+        from platformdirs import user_cache_dir
+    except ImportError as error:
+        raise missing("platformdirs", "Finding the cache folder (unless MIPSET_HOME names one)") from error
+    return Path(user_cache_dir("mipset"))
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -16,7 +16,6 @@ from typing import Generic, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.grad import conv2d_weight
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mipset.errors import SettingError
@@ -108,29 +107,42 @@ class GradientMatching(Objective[GradientTarget]):
     classifier: bool = False
 
     def target(self, theta: Network, real: Tensor, label: int) -> GradientTarget:
-        layers = self._layers(theta)
-        features = theta.features(real)
-        loss = F.cross_entropy(theta.scores(features), _labels(real, label))
-        weights = [layer.weight for layer in layers]
-        return GradientTarget(features.detach(), torch.autograd.grad(loss, weights))
+        features, gradients = self._gradients(theta, real, label, [len(real)])
+        return GradientTarget(features, tuple(gradient[0] / len(real) for gradient in gradients))
 
     def distances(
         self, theta: Network, synthetic: Tensor, label: int, target: GradientTarget, ends: Sequence[int]
     ) -> Match:
-        layers = self._layers(theta)
-        with _recorded(layers) as passed:
-            features = theta.features(synthetic)
-            scores = theta.scores(features)
-        loss = F.cross_entropy(scores, _labels(synthetic, label), reduction="sum")
-        outputs = [passed[layer][1] for layer in layers]
-        slopes = torch.autograd.grad(loss, outputs, create_graph=True)
+        features, gradients = self._gradients(theta, synthetic, label, ends)
         total = torch.zeros(len(ends), device=synthetic.device, dtype=synthetic.dtype)
         sizes = torch.tensor(ends, device=synthetic.device, dtype=synthetic.dtype)
-        for layer, slope, wanted in zip(layers, slopes, target.gradients, strict=True):
-            stretches = _stretch_gradients(layer, passed[layer][0], slope, ends)  # [k, *weight]
+        for stretches, wanted in zip(gradients, target.gradients, strict=True):
             means = stretches.cumsum(dim=0) / sizes.reshape(-1, *[1] * wanted.dim())
             total = total + self.distance(means, wanted)
-        return Match(total, features.detach())
+        return Match(total, features)
+
+    def _gradients(
+        self, theta: Network, images: Tensor, label: int, ends: Sequence[int]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Features, and the gradient of each matched weight summed over each stretch between two ends: [k, *weight].
+
+        They are differentiable in the images if those are.
+        """
+        layers = self._layers(theta)
+        differentiable = images.requires_grad
+        with _held(theta):
+            with _recorded(layers) as passed:
+                features = theta.features(images if differentiable else images.detach().requires_grad_())
+                scores = theta.scores(features)
+            labels = torch.full((len(images),), label, dtype=torch.long, device=images.device)
+            loss = F.cross_entropy(scores, labels, reduction="sum")
+            outputs = [passed[layer][1] for layer in layers]
+            slopes = torch.autograd.grad(loss, outputs, create_graph=differentiable)
+            with torch.set_grad_enabled(differentiable):
+                return features.detach(), [
+                    _stretch_gradients(theta, layer, passed[layer][0], slope, ends)
+                    for layer, slope in zip(layers, slopes, strict=True)
+                ]
 
     def _layers(self, theta: Network) -> list[nn.Conv2d | nn.Linear]:
         if any(isinstance(module, _BatchNorm) for module in theta.modules()):
@@ -139,8 +151,17 @@ class GradientMatching(Objective[GradientTarget]):
         return [module for module in theta.modules() if isinstance(module, matched)]
 
 
-def _labels(images: Tensor, label: int) -> Tensor:
-    return torch.full((len(images),), label, dtype=torch.long, device=images.device)
+@contextmanager
+def _held(theta: Network) -> Iterator[None]:
+    """Leave the weights of θ out of what is recorded: gradients are taken at the outputs of its layers."""
+    learning = [parameter for parameter in theta.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 @contextmanager
@@ -161,18 +182,9 @@ def _recorded(
             handle.remove()
 
 
-def _stretch_gradients(layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]) -> Tensor:
-    """The weight gradient summed over each stretch of images between two ends, [k, *weight]."""
-    starts = [0, *ends[:-1]]
-    return torch.stack(
-        [_weight_gradient(layer, inputs[start:end], slopes[start:end]) for start, end in zip(starts, ends, strict=True)]
-    )
-
-
-def _weight_gradient(layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor) -> Tensor:
-    if isinstance(layer, nn.Linear):
-        return slopes.T @ inputs
-    gradient: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
-        inputs, layer.weight.shape, slopes, layer.stride, layer.padding, layer.dilation, layer.groups
-    )
-    return gradient
+def _stretch_gradients(
+    theta: Network, layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]
+) -> Tensor:
+    if isinstance(layer, nn.Conv2d):
+        return theta.engine.weight_gradients(inputs, slopes, layer, ends)
+    return torch.stack([slopes[i:j].T @ inputs[i:j] for i, j in zip([0, *ends[:-1]], ends, strict=True)])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not insta
     from mipset.augment import Augmentation
     from mipset.condense import Parts, Step
     from mipset.data import Dataset
+    from mipset.engines import Engine
     from mipset.matching import Distance
     from mipset.networks import Network
     from mipset.subsets import FreezeRule, Policy
@@ -227,19 +228,23 @@ def augmentation(names: str) -> Augmentation:
 
 
 def network_builder(
-    name: str, shape: tuple[int, int, int], classes: int, width: int, depth: int
+    name: str, shape: tuple[int, int, int], classes: int, width: int, depth: int, engine: Engine | None = None
 ) -> Callable[[], Network]:
-    """What makes a new network of the named architecture for images [ch, h, w]."""
+    """What makes a new network of the named architecture for images [ch, h, w], computed by `engine`."""
     from mipset.networks import ConvNet
 
     channels, size = shape[0], shape[1:]
-    makers: dict[str, Callable[[], Network]] = {"convnet": lambda: ConvNet(channels, classes, size, width, depth)}
+    makers: dict[str, Callable[[], Network]] = {
+        "convnet": lambda: ConvNet(channels, classes, size, width, depth, engine)
+    }
     if name not in makers:
         raise SettingError(f"there is no network {name!r}: choose {choices(makers)}.")
     return makers[name]
 
 
-def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None) -> Parts:
+def assemble(
+    r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None, engine: Engine | None = None
+) -> Parts:
     """The parts of Algorithm 1 for this recipe and these data; `start` holds first pixels in place of the recipe's."""
     import torch
 
@@ -274,7 +279,7 @@ def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | Non
         objective=GradientMatching(_distance(r)),
         sampler=ShuffledEpochs(real, data.classes, r.real_batch, r.seed),
         learner=TrainedOnReal(
-            network_builder(r.network, data.shape, data.classes, r.width, r.depth),
+            network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine),
             real,
             rule,
             batch=r.train_batch,
@@ -326,13 +331,22 @@ def _check_fit(r: Recipe, data: Dataset) -> None:
         raise SettingError(f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels.")
 
 
-def run(r: Recipe, data: Dataset, device: str = "cpu", start: Tensor | None = None) -> Iterator[Step]:
-    """Condense `data` by the recipe, from given first pixels if there are any: yields after every inner iteration."""
+def run(
+    r: Recipe,
+    data: Dataset,
+    device: str = "cpu",
+    start: Tensor | None = None,
+    engine: Engine | None = None,
+) -> Iterator[Step]:
+    """Condense `data` by the recipe, from given first pixels if there are any: yields after every inner iteration.
+
+    `engine=mipset.engines.native()` is several times faster than plain torch on a CPU, once it has been compiled.
+    """
     import torch
 
     from mipset.condense import condense
 
-    return condense(assemble(r, data, torch.device(device), start))
+    return condense(assemble(r, data, torch.device(device), start, engine))
 
 
 def public_name(dataset: str) -> str:

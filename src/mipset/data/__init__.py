@@ -3,6 +3,6 @@
 from mipset.data.dataset import Dataset, Split
 from mipset.data.fetch import fetch
 from mipset.data.registry import Entry, available, load
-from mipset.data.store import home
+from mipset.files import home
 
 __all__ = ["Dataset", "Entry", "Split", "available", "fetch", "home", "load"]

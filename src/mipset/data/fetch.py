@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mipset import files
 from mipset.data import store
 from mipset.data.embedded import PATH as EMBEDDED
 from mipset.data.known import FASHION_MINI
@@ -31,7 +32,7 @@ def fetch(name: str, *, progress: Report | None = None, home: Path | None = None
         return EMBEDDED
     if name not in SHELVES:
         raise DataError(f"{name!r} cannot be fetched: choose {choices((*SHELVES, FASHION_MINI.name))}.")
-    root = store.home() if home is None else home
+    root = files.home() if home is None else home
     shelf = SHELVES[name]
     from mipset.data.sources import SOURCES  # here, because importing the network takes longer than all else
 

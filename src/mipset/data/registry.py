@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
+from mipset import files
 from mipset.data import embedded, folder, npz, store
 from mipset.data.dataset import Dataset
 from mipset.data.known import FASHION_MINI
@@ -78,7 +79,7 @@ def load(
 
 def available(*, home: Path | None = None) -> list[Entry]:
     """Every dataset that can be loaded by name. Only looks whether files exist."""
-    root = store.home() if home is None else home
+    root = files.home() if home is None else home
     entries = [Entry(FASHION_MINI.name, FASHION_MINI.description, embedded.PATH, "comes with mipset")]
     for name, shelf in SHELVES.items():
         entries.append(Entry(name, shelf.known.description, shelf.find(root), _how(name)))
@@ -87,7 +88,7 @@ def available(*, home: Path | None = None) -> list[Entry]:
 
 
 def _find(kind: str, home: Path | None) -> Path:
-    root = store.home() if home is None else home
+    root = files.home() if home is None else home
     found = SHELVES[kind].find(root)
     if found is None:
         raise DataError(f"{kind} is not in {root / kind}: {_how(kind)}.")

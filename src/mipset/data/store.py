@@ -1,8 +1,7 @@
-"""The cache folder, and the one file in it that holds a decoded dataset."""
+"""The one file in the cache folder that holds a decoded dataset."""
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import numpy.typing as npt
 
 from mipset.data.dataset import Split
 from mipset.errors import DataError
-from mipset.extras import missing
 
 Report = Callable[[str, int, int], None]
 """Called as report(stage, done, total) while work goes on; `total` is 0 where it is unknown."""
@@ -22,18 +20,6 @@ Report = Callable[[str, int, int], None]
 
 def silent(stage: str, done: int, total: int) -> None:
     """The report that nobody reads."""
-
-
-def home() -> Path:
-    """The folder for fetched datasets: MIPSET_HOME if set, else the user's cache folder for mipset."""
-    chosen = os.environ.get("MIPSET_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    try:
-        from platformdirs import user_cache_dir
-    except ImportError as error:
-        raise missing("platformdirs", "Finding the cache folder (unless MIPSET_HOME names one)") from error
-    return Path(user_cache_dir("mipset"))
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

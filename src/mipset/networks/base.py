@@ -8,9 +8,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mipset.engines import Engine
+
 
 class Network(nn.Module, ABC):
     """A classifier whose last features can be seen, and which sees each image of a batch alone."""
+
+    engine: Engine = Engine()  # who computes its steps
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:

@@ -6,8 +6,20 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from mipset.engines import Engine
 from mipset.errors import SettingError
 from mipset.networks.base import Network
+
+
+class Convolution(nn.Conv2d):
+    """A convolution that an engine computes."""
+
+    def __init__(self, engine: Engine, channels: int, width: int, padding: int) -> None:
+        super().__init__(channels, width, 3, padding=padding)
+        self.engine = engine
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.engine.convolve(images, self)
 
 
 class ConvNet(Network):
@@ -17,7 +29,15 @@ class ConvNet(Network):
     32 by the first convolution, so that they halve evenly. The parameters carry the names of the authors' release.
     """
 
-    def __init__(self, channels: int, classes: int, size: tuple[int, int], width: int = 128, depth: int = 3) -> None:
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        size: tuple[int, int],
+        width: int = 128,
+        depth: int = 3,
+        engine: Engine | None = None,
+    ) -> None:
         super().__init__()
         padding = 3 if size == (28, 28) else 1
         height, width_px = (side + 2 * (padding - 1) for side in size)
@@ -26,20 +46,20 @@ class ConvNet(Network):
                 f"a ConvNet of depth {depth} halves images {depth} times, which {size[0]} x {size[1]} pixels "
                 f"do not allow: choose a smaller --depth or larger images."
             )
+        self.engine = engine or Engine()
         convolutions = nn.ModuleList(
-            nn.Conv2d(channels if d == 0 else width, width, 3, padding=padding if d == 0 else 1) for d in range(depth)
+            Convolution(self.engine, channels if d == 0 else width, width, padding if d == 0 else 1)
+            for d in range(depth)
         )
         norms = nn.ModuleList(nn.GroupNorm(width, width) for _ in range(depth))
         self.layers = nn.ModuleDict({"conv": convolutions, "norm": norms})
-        self.activation = nn.ReLU()
-        self.pooling = nn.AvgPool2d(2)
         self.classifier = nn.Linear(width * (height >> depth) * (width_px >> depth), classes)
 
     def features(self, images: Tensor) -> Tensor:
         x = images
         convolutions, norms = (cast(nn.ModuleList, self.layers[kind]) for kind in ("conv", "norm"))
         for convolution, norm in zip(convolutions, norms, strict=True):
-            x = self.pooling(self.activation(norm(convolution(x))))
+            x = self.engine.norm_relu_pool(convolution(x), cast(nn.GroupNorm, norm))
         return x.flatten(1)
 
     def scores(self, features: Tensor) -> Tensor:

@@ -1,0 +1,59 @@
+"""The yardstick: one inner iteration of MDC, transcribed as plainly as it can be written.
+
+Autograd with create_graph, a separate forward pass for the subset, gradients of all parameters, nothing compiled,
+float32, torch's own memory handling. It exists to be measured against and to check gradients with, here only.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.condense import Parts
+from mipset.learners import TrainedOnReal
+from mipset.networks import Network
+from mipset.randomness import Purpose, generator, shuffled_batch
+
+
+def gradients(theta: Network, images: Tensor, label: int, create_graph: bool) -> tuple[Tensor, ...]:
+    """Of the mean loss, for all parameters."""
+    labels = torch.full((len(images),), label)
+    return torch.autograd.grad(
+        F.cross_entropy(theta(images), labels), list(theta.parameters()), create_graph=create_graph
+    )
+
+
+def distance(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> Tensor:
+    """Squared differences of the convolution weights."""
+    parts = [(a - b).square().sum() for a, b in zip(ours, theirs, strict=True) if a.dim() == 4]
+    return torch.stack(parts).sum()
+
+
+def pixel_gradient(parts: Parts, theta: Network, t: int, e: int, c: int, subset: int) -> Tensor:
+    """Of the base loss and the loss of S_[subset] of class c; `subset` 0 leaves the latter out."""
+    S = parts.S
+    pixels = S.of_class(c)
+    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
+    real = draw(parts.sampler.sample(c, theta, parts.number(t, e)))
+    wanted = gradients(theta, real, c, create_graph=False)
+    synthetic = draw(S.decode(pixels))
+    loss = distance(gradients(theta, synthetic, c, create_graph=True), wanted)
+    if subset:
+        few = synthetic[: subset * S.formation.images]
+        loss = loss + distance(gradients(theta, few, c, create_graph=True), wanted)
+    return torch.autograd.grad(loss, pixels)[0]
+
+
+def match(parts: Parts, theta: Network, t: int, e: int, subset: int) -> None:
+    """One update of every class."""
+    for c in parts.classes:
+        parts.S.step(c, pixel_gradient(parts, theta, t, e, c, subset), frozen=0)
+
+
+def train(learner: TrainedOnReal, theta: Network, optimiser: torch.optim.SGD, number: int) -> None:
+    """The network training after inner iteration `number`."""
+    for step in range(number * learner.batches, (number + 1) * learner.batches):
+        order = shuffled_batch(len(learner.images), learner.batch, step, learner.seed, Purpose.TRAIN_BATCH)
+        draws = generator(learner.seed, Purpose.TRAIN_AUGMENTATION, step)
+        learner.rule.step(theta, optimiser, *learner.images.batch(order), draws)

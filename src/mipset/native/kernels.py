@@ -1,0 +1,96 @@
+"""The compiled kernels, as functions of tensors: float32, on the CPU, in torch's channels_last order."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mipset.native.build import library
+
+
+def lined_up(images: Tensor) -> Tensor:
+    """[n, c, h, w] in the order that the kernels read."""
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+class Kernels:
+    """Nothing here records gradients: see engines.py."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._library = ctypes.CDLL(str(path))
+
+    @classmethod
+    def compiled(cls) -> Kernels:
+        """Those of this machine: compiled now, if they never were. NoCompilerError where that is not possible."""
+        return cls(library())
+
+    def __reduce__(self) -> tuple[type[Kernels], tuple[Path]]:
+        return Kernels, (self._path,)  # a process that is sent this opens the library for itself
+
+    def convolve(self, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """3 x 3, stride 1, padding 1: [n, ci, h, w] with [co, ci, 3, 3] to [n, co, h, w]."""
+        n, ci, h, w = images.shape
+        if weight.stride()[2:] != (3, 1):
+            weight = weight.contiguous()
+        images, out = lined_up(images), _empty(n, weight.shape[0], h, w)
+        steps = (ctypes.c_long(weight.stride(0)), ctypes.c_long(weight.stride(1)))
+        self._allocating("convolve", images, weight, *steps, bias, out, ctypes.c_long(n), h, w, ci, weight.shape[0])
+        return out
+
+    def weight_gradients(self, inputs: Tensor, slopes: Tensor, ends: Sequence[int]) -> Tensor:
+        """The gradient of such a convolution's weight, summed over each stretch of images: [k, co, ci, 3, 3]."""
+        _, ci, h, w = inputs.shape
+        co = slopes.shape[1]
+        out = torch.empty(len(ends), co, ci, 3, 3)
+        stretches = (ctypes.c_long * len(ends))(*ends)
+        arguments = (lined_up(inputs), lined_up(slopes), stretches, len(ends), out, h, w, ci, co)
+        self._allocating("weight_gradients", *arguments)
+        return out
+
+    def block(self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Instance norm, ReLU and 2 x 2 average pooling; and the mean and scale [n, c] of the norm."""
+        n, c, h, w = x.shape
+        out, mean, scale = _empty(n, c, h // 2, w // 2), torch.empty(n, c), torch.empty(n, c)
+        self._call("block_forward", lined_up(x), gamma, beta, ctypes.c_float(epsilon), out, mean, scale, *_sizes(x))
+        return out, mean, scale
+
+    def block_backward(
+        self, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of x [n, c, h, w], of gamma and of beta [c]."""
+        dx, dgamma, dbeta = _empty(*x.shape), torch.empty_like(mean), torch.empty_like(mean)
+        known = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_backward", *known, dx, dgamma, dbeta, *_sizes(x))
+        return dx, dgamma.sum(dim=0), dbeta.sum(dim=0)
+
+    def block_double_backward(
+        self, u: Tensor, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients of <u, dx> with respect to dy and x."""
+        for_dy, for_x = _empty(*dy.shape), _empty(*x.shape)
+        known = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_double_backward", *known, for_dy, for_x, *_sizes(x))
+        return for_dy, for_x
+
+    def _call(self, name: str, *arguments: object) -> int:
+        passed = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else a for a in arguments]
+        done: int = self._library[name](*passed, torch.get_num_threads())
+        return done
+
+    def _allocating(self, name: str, *arguments: object) -> None:
+        if not self._call(name, *arguments):
+            raise MemoryError
+
+
+def _empty(n: int, c: int, h: int, w: int) -> Tensor:
+    return torch.empty((n, c, h, w), memory_format=torch.channels_last)
+
+
+def _sizes(x: Tensor) -> tuple[ctypes.c_long, int, int, int]:
+    n, c, h, w = x.shape
+    return ctypes.c_long(n), h, w, c

@@ -1,0 +1,247 @@
+"""Our own kernels against plain torch in double precision, and what happens where they cannot be compiled."""
+
+from __future__ import annotations
+
+import pickle
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mipset.engines import Engine, Native, native
+from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
+from mipset.native import Kernels, NoCompilerError, functions, library
+from mipset.networks import ConvNet
+
+SIZES = st.tuples(*(st.integers(low, high) for low, high in ((1, 5), (1, 40), (1, 40), (1, 11), (1, 11))))
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def close(found: Tensor, expected: Tensor, within: float = 2e-5) -> None:
+    found, expected = found.detach().double(), expected.detach()
+    assert found.shape == expected.shape
+    assert float((found - expected).norm()) <= within * (float(expected.norm()) or 1.0)
+
+
+@given(SIZES)
+def test_convolution_and_its_gradients(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
+    n, ci, co, h, w = sizes
+    given_ = (randn(n, ci, h, w), randn(co, ci, 3, 3, seed=1), randn(co, seed=2))
+    slopes = randn(n, co, h, w, seed=3)
+    ours, theirs = ([x.to(kind).requires_grad_() for x in given_] for kind in (torch.float32, torch.float64))
+    found = functions.convolve(kernels, *ours)
+    expected = F.conv2d(theirs[0], theirs[1], theirs[2], padding=1)
+    close(found, expected)
+    pairs = zip(
+        torch.autograd.grad(found, ours, slopes), torch.autograd.grad(expected, theirs, slopes.double()), strict=True
+    )
+    for gradient, wanted in pairs:
+        close(gradient, wanted)
+
+
+@given(SIZES, st.integers(0, 4))
+def test_weight_gradients_of_stretches_and_their_gradients(
+    kernels: Kernels, sizes: tuple[int, int, int, int, int], cut: int
+) -> None:
+    n, ci, co, h, w = sizes
+    ends = [cut, n] if 0 < cut < n else [n]
+    layer = nn.Conv2d(ci, co, 3, padding=1)
+    ours, theirs = (
+        [x.to(kind).requires_grad_() for x in (randn(n, ci, h, w), randn(n, co, h, w, seed=1))]
+        for kind in (torch.float32, torch.float64)
+    )
+    found = functions.weight_gradients(kernels, ours[0], ours[1], ends)
+    expected = Engine().weight_gradients(theirs[0], theirs[1], layer, ends)
+    close(found, expected)
+    above = randn(*found.shape, seed=2)
+    pairs = zip(
+        torch.autograd.grad(found, ours, above), torch.autograd.grad(expected, theirs, above.double()), strict=True
+    )
+    for gradient, wanted in pairs:
+        close(gradient, wanted)
+
+
+def separated(n: int, c: int, h: int, w: int, beta: Tensor) -> Tensor:
+    """Values whose normalised sum with beta keeps clear of 0, where the gate of ReLU would depend on rounding."""
+    x = randn(n, c, h, w)
+    for _ in range(20):
+        z = (x - x.mean((2, 3), keepdim=True)) / x.std((2, 3), keepdim=True, unbiased=False).clamp_min(1e-3)
+        near = (z + beta[:, None, None]).abs() < 0.02
+        x = torch.where(near, x + 0.1, x)
+    return x
+
+
+@given(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(2, 9), st.integers(2, 9)))
+def test_norm_relu_pool_and_its_first_and_second_derivative(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
+    n, c, h, w = sizes
+    beta = 0.3 * randn(c, seed=2)
+    given_ = (separated(n, c, h, w, beta), torch.ones(c), beta)
+    dy, u = randn(n, c, h // 2, w // 2, seed=3), randn(n, c, h, w, seed=4)
+
+    def derivatives(function: Callable[..., Tensor], kind: torch.dtype) -> list[Tensor]:
+        x, gamma, shift = (value.to(kind).requires_grad_() for value in given_)
+        slope = dy.to(kind).requires_grad_()
+        out = function(x, gamma, shift)
+        first = torch.autograd.grad(out, [x, gamma, shift], slope)
+        out = function(x, gamma.detach(), shift.detach())
+        (dx,) = torch.autograd.grad(out, x, slope, create_graph=True)
+        return [out, *first, *torch.autograd.grad(dx, [slope, x], u.to(kind))]
+
+    def plain(x: Tensor, gamma: Tensor, shift: Tensor) -> Tensor:
+        return F.avg_pool2d(F.relu(F.group_norm(x, c, gamma, shift, 1e-5)), 2)
+
+    found = derivatives(lambda x, gamma, shift: functions.norm_relu_pool(kernels, x, gamma, shift, 1e-5), torch.float32)
+    for ours, theirs in zip(found, derivatives(plain, torch.float64), strict=True):
+        close(ours, theirs, within=2e-3)  # few pixels make a small variance, which magnifies rounding
+
+
+def test_second_derivatives_of_gamma_are_refused(kernels: Kernels) -> None:
+    x, gamma, beta = randn(2, 3, 4, 4).requires_grad_(), torch.ones(3, requires_grad=True), torch.zeros(3)
+    out = functions.norm_relu_pool(kernels, x, gamma, beta, 1e-5)
+    (dx,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="for x alone"):
+        torch.autograd.grad(dx.square().sum(), x)
+
+
+@pytest.mark.parametrize("distance", [Squared(), L1(), RowCosine()], ids=repr)
+@pytest.mark.parametrize(
+    ("channels", "size", "ends"), [(3, (16, 16), [20]), (1, (28, 28), [4, 20]), (3, (12, 20), [4, 8, 12, 16, 20])]
+)
+def test_matching_is_the_same_with_either_engine(
+    kernels: Kernels, distance: Distance, channels: int, size: tuple[int, int], ends: list[int]
+) -> None:
+    objective = GradientMatching(distance)
+    real, synthetic = randn(12, channels, *size), randn(20, channels, *size, seed=1)
+
+    def matched(engine: Engine, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        torch.manual_seed(0)
+        theta = ConvNet(channels, 5, size, 24, 2, engine).to(kind)
+        pixels = synthetic.to(kind).requires_grad_()
+        target = objective.target(theta, real.to(kind), 3)
+        match = objective.distances(theta, pixels, 3, target, ends)
+        return match.distances, match.features, torch.autograd.grad(match.distances.sum(), pixels)[0]
+
+    ours, theirs = matched(Native(kernels), torch.float32), matched(Engine(), torch.float64)
+    close(ours[0], theirs[0], 1e-3)
+    close(ours[1], theirs[1], 1e-4)
+    close(ours[2], theirs[2], 5e-2 if isinstance(distance, L1) else 5e-3)  # a sign may turn at a small difference
+
+
+def test_training_is_the_same_with_either_engine(kernels: Kernels) -> None:
+    found = []
+    for engine in (Engine(), Native(kernels)):
+        torch.manual_seed(0)
+        theta = ConvNet(3, 5, (16, 16), 24, 2, engine)
+        loss = F.cross_entropy(theta(randn(8, 3, 16, 16)), torch.arange(8) % 5)
+        found.append(torch.autograd.grad(loss, [weight for weight in theta.parameters() if weight.dim() > 1]))
+    for plain, ours in zip(*found, strict=True):
+        close(ours, plain.double(), 1e-3)
+
+
+def test_the_number_of_threads_changes_nothing(kernels: Kernels) -> None:
+    x, weight, slopes = randn(9, 20, 13, 13), randn(33, 20, 3, 3, seed=1), randn(9, 33, 13, 13, seed=2)
+
+    def made() -> list[Tensor]:
+        out, mean, scale = kernels.block(x, torch.ones(20), torch.zeros(20), 1e-5)
+        return [kernels.convolve(x, weight, None), kernels.weight_gradients(x, slopes, [4, 9]), out, mean, scale]
+
+    alone = made()
+    torch.set_num_threads(3)
+    try:
+        together = made()
+    finally:
+        torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(20, 20, 5, padding=2),
+        nn.Conv2d(20, 20, 3, stride=2, padding=1),
+        nn.Conv2d(20, 20, 3, padding=2, dilation=2),
+        nn.Conv2d(20, 20, 3, padding=1, groups=2),
+        nn.Conv2d(20, 20, 3),
+        nn.Conv2d(20, 20, 3, padding="same"),
+        nn.Conv2d(20, 20, 3, padding=1).double(),
+    ],
+    ids=repr,
+)
+def test_what_the_kernels_do_not_cover_is_torchs(kernels: Kernels, layer: nn.Conv2d) -> None:
+    x = randn(2, 20, 8, 8).to(layer.weight.dtype)
+    assert torch.equal(Native(kernels).convolve(x, layer), layer(x))
+
+
+def test_autocast_and_group_norm_are_torchs(kernels: Kernels) -> None:
+    x, norm = randn(2, 20, 8, 8), nn.GroupNorm(4, 20)
+    assert torch.equal(Native(kernels).norm_relu_pool(x, norm), Engine().norm_relu_pool(x, norm))
+    layer = nn.Conv2d(20, 20, 3, padding=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Native(kernels).convolve(x, layer).dtype == torch.bfloat16
+
+
+def test_kernels_travel_to_other_processes(kernels: Kernels) -> None:
+    x, weight = randn(2, 20, 8, 8), randn(4, 20, 3, 3)
+    assert torch.equal(pickle.loads(pickle.dumps(kernels)).convolve(x, weight, None), kernels.convolve(x, weight, None))
+
+
+def fake_compiler(folder: Path, script: str) -> str:
+    path = folder / "compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+class TestBuilding:
+    @pytest.fixture(autouse=True)
+    def elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
+
+    def test_once_is_enough(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(
+            "CXX",
+            fake_compiler(
+                tmp_path, f'echo "$@" >> {tmp_path}/calls; case "$1" in --version) echo 1;; *) c++ "$@";; esac'
+            ),
+        )
+        first = library()
+        assert library() == first
+        calls = (tmp_path / "calls").read_text().splitlines()
+        assert [call == "--version" for call in calls] == [True, False, True]
+        assert [path.name for path in first.parent.iterdir()] == [first.name]  # nothing half made is left
+
+    def test_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        with pytest.raises(NoCompilerError, match=r"no C\+\+ compiler \(no-such-compiler\) here: install"):
+            native()
+
+    def test_with_a_compiler_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = 'case "$1" in --version) echo 1;; *) echo "unknown flag -fopenmp" >&2; exit 1;; esac'
+        monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
+        with pytest.raises(NoCompilerError, match="does not compile the kernels: unknown flag -fopenmp"):
+            native()
+        assert not list((tmp_path / "home" / "kernels").iterdir())
+
+    def test_with_nowhere_to_keep_it(self, tmp_path: Path) -> None:
+        (tmp_path / "home").write_text("a file in the way")
+        with pytest.raises(NoCompilerError, match="set MIPSET_HOME"):
+            native()
+
+    def test_another_compiler_makes_another_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        names = []
+        for version in ("1", "2"):
+            script = (
+                f'case "$1" in --version) echo {version};; *) while [ "$1" != -o ]; do shift; done; echo > "$2";; esac'
+            )
+            monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
+            names.append(library().name)
+        assert names[0] != names[1]
