@@ -270,7 +270,7 @@ class TestHelp:
                 *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
                 *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
                 *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),
-                *("--train-images", "--train-batch", "--train-augment", "--cutmix", "--network-lr"),
+                *("--train-images", "--train-batch", "--train-augment", "--pool", "--life", "--cutmix", "--network-lr"),
                 *("--network-momentum", "--network-decay", "--seed"),
                 *machine,
             },
@@ -796,15 +796,16 @@ class TestInterrupt:
     ) -> None:
         second = tmp_path / "second.safetensors"
         second.write_bytes(condensed.read_bytes())
-        write = Artifact.write
+        score = evaluate.Evaluation.score
 
-        def write_and_interrupt(artifact: Artifact, path: Path) -> None:
-            write(artifact, path)
-            signal.raise_signal(signal.SIGINT)
+        def stop_at_the_second(evaluation: evaluate.Evaluation, size: int, number: int) -> evaluate.Score:
+            if read(condensed).accuracy:
+                signal.raise_signal(signal.SIGINT)
+            return score(evaluation, size, number)
 
-        monkeypatch.setattr(Artifact, "write", write_and_interrupt)
+        monkeypatch.setattr(evaluate.Evaluation, "score", stop_at_the_second)
         with pytest.raises(SystemExit) as ended:
-            cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", *BRIEF])
+            cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", "--workers", "1", *BRIEF])
         assert ended.value.code == 2
         assert capfd.readouterr().err.splitlines()[-1] == "mipset: interrupted; kept the accuracies of set."
         assert read(condensed).accuracy
@@ -817,7 +818,7 @@ Interrupted = Callable[..., str]
 class TestResume:
     """A run that was ended and resumed is the run that was not, byte for byte."""
 
-    LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1")
+    LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1", "--pool", "2", "--life", "3")
 
     @pytest.fixture
     def interrupted(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Interrupted:

@@ -92,3 +92,39 @@ def test_a_learner_starts_anew_and_advances_by_address_alone(toy: Dataset) -> No
     assert not torch.equal(weights(2, []), weights(3, []))
     assert not torch.equal(weights(2, [3]), weights(2, [4]))
     assert not torch.equal(weights(2, [3]), weights(2, []))
+
+
+def test_networks_of_a_pool_take_turns_and_are_replaced_one_at_a_time(toy: Dataset) -> None:
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC(()), mix=0.0)
+    learner = TrainedOnReal(build, real(toy), rule, batch=8, batches=1, seed=0, pool=2, life=4)
+    seen: list[int] = []
+    ages = []
+    keep = []
+    for t in range(1, 17):
+        theta = learner.start(t)
+        keep.append(theta)  # an object that is gone could lend its number to another
+        ages.append(seen.count(id(theta)))
+        seen.append(id(theta))
+        assert t < 3 or id(theta) == seen[-3] or ages[-1] == 0
+    assert ages[::2] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert ages[1::2] == [0, 1, 0, 1, 2, 3, 0, 1]  # half a life ahead
+
+
+def test_a_pool_that_was_saved_goes_on_as_if_it_had_not_been(toy: Dataset) -> None:
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC((Operation.COLOR,)), mix=0.5)
+
+    def learner() -> TrainedOnReal:
+        return TrainedOnReal(build, real(toy), rule, batch=8, batches=2, seed=0, pool=2, life=3)
+
+    def turn(pool: TrainedOnReal, t: int) -> torch.Tensor:
+        theta = pool.start(t)
+        pool.advance(theta, t)
+        return torch.nn.utils.parameters_to_vector(theta.parameters()).detach()
+
+    whole, first, second = learner(), learner(), learner()
+    expected = [turn(whole, t) for t in range(1, 8)]
+    for t in range(1, 4):
+        turn(first, t)
+    second.restore(first.state())
+    assert all(torch.equal(turn(second, t), expected[t - 1]) for t in range(4, 8))
+    assert TrainedOnReal(build, real(toy), rule, batch=8, batches=2, seed=0).state() == {}

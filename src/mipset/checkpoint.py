@@ -1,7 +1,7 @@
 """Going on later: everything a run remembers between two outer iterations, in one small file.
 
-Networks are new in every outer iteration and randomness is addressed, so pixels, their momentum, the policy's
-memory and the number of the iteration are all there is. Tensors and plain values only; nothing in the file is executed.
+Randomness is addressed, so pixels, their momentum, what policy and learner remember, and the number of the iteration
+are all there is. Tensors and plain values only; nothing in the file is executed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
         "pixels": step.parts.S.pixels.cpu(),
         "velocity": step.parts.S.velocity.cpu(),
         "policy": step.parts.policy.state(),
+        "learner": step.parts.learner.state(),
     }
     try:
         write_whole(path, lambda stream: torch.save(content, stream))
@@ -38,7 +39,8 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
     try:
         content = torch.load(path, map_location=parts.S.pixels.device, weights_only=True)
         was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
-        pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
+        pixels, velocity = content["pixels"], content["velocity"]
+        policy, learner = content["policy"], content["learner"]
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
     except Exception as error:  # torch raises whatever broken bytes lead it to
@@ -54,4 +56,5 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
     parts.S.pixels.copy_(pixels)
     parts.S.velocity.copy_(velocity)
     parts.policy.restore(policy)
+    parts.learner.restore(learner)
     return done

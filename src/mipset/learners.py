@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 
 from mipset.networks import Network, fresh
 from mipset.randomness import Purpose, generator, key, shuffled_batch
 from mipset.training import Images, TrainingRule
+
+State: TypeAlias = dict[str, Any]  # tensors and plain values, so that it can be written to a file
 
 
 class Learner(ABC):
@@ -23,9 +27,29 @@ class Learner(ABC):
     def advance(self, theta: Network, number: int) -> None:
         """θ_{t,e} to θ_{t,e+1}, in place, after inner iteration `number`, counted over the whole run."""
 
+    def state(self) -> State:
+        """What has to be remembered to go on with the next outer iteration."""
+        return {}
+
+    def restore(self, state: State) -> None:  # noqa: B027
+        """Go on from what `state` remembered."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A network that takes its turns, and how it learns."""
+
+    theta: Network
+    optimiser: torch.optim.SGD
+
 
 class TrainedOnReal(Learner):
-    """A new network for every outer iteration, trained on real images between the inner ones (IDC, DREAM)."""
+    """Networks that are trained on real images between the inner iterations (IDC, DREAM).
+
+    By default each outer iteration has a new one, which is thrown away after it. With a longer `life`, a network comes
+    back, older, for as many outer iterations; a `pool` of networks takes turns, and they are replaced one at a time, so
+    that at any time there are networks of different ages.
+    """
 
     def __init__(
         self,
@@ -36,17 +60,44 @@ class TrainedOnReal(Learner):
         batch: int,
         batches: int,
         seed: int,
+        pool: int = 1,
+        life: int = 1,
     ) -> None:
         self.build, self.images, self.rule = build, images, rule
         self.batch, self.batches, self.seed = batch, batches, seed
+        self.pool, self.life = pool, life
+        self._places: dict[int, _Place] = {}
+        self._turn = 0
 
     def start(self, t: int) -> Network:
+        turns, self._turn = divmod(t - 1, self.pool)
+        older = self._turn * self.life // self.pool  # ages are spread evenly
+        if self._turn not in self._places or (turns + older) % self.life == 0:
+            self._places[self._turn] = self._new(t)
+        return self._places[self._turn].theta
+
+    def _new(self, t: int) -> _Place:
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
-        self._optimiser: torch.optim.SGD = self.rule.optimiser(theta)
-        return theta
+        return _Place(theta, self.rule.optimiser(theta))
+
+    def state(self) -> State:
+        if self.life == 1:
+            return {}
+        return {
+            "places": {
+                turn: {"theta": place.theta.state_dict(), "optimiser": place.optimiser.state_dict()}
+                for turn, place in self._places.items()
+            }
+        }
+
+    def restore(self, state: State) -> None:
+        for turn, saved in state.get("places", {}).items():
+            place = self._places[turn] = self._new(turn + 1)
+            place.theta.load_state_dict(saved["theta"])
+            place.optimiser.load_state_dict(saved["optimiser"])
 
     def advance(self, theta: Network, number: int) -> None:
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            self.rule.step(theta, self._optimiser, *self.images.batch(order), draws)
+            self.rule.step(theta, self._places[self._turn].optimiser, *self.images.batch(order), draws)

@@ -72,6 +72,8 @@ class Recipe:
     train_images: int = _setting(2000, "real images the network learns from per inner iteration", least=0)
     train_batch: int = _setting(64, "real images per training step of the network", least=1)
     train_augment: str = _setting("color_crop", "a draw for each image the network learns from")
+    pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
+    life: int = _setting(1, "outer iterations that a network takes part in before a new one takes its place", least=1)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
@@ -285,6 +287,8 @@ def assemble(
             batch=r.train_batch,
             batches=-(-r.train_images // r.train_batch),
             seed=r.seed,
+            pool=r.pool,
+            life=r.life,
         ),
         policy=_policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
