@@ -358,33 +358,46 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
 
 namespace {
 
-// Calls visit(pixel, normalised x, v) for every pixel of one image and one vector of channels, where v is the gradient
-// with respect to the normalised x: what comes back through pooling, ReLU and gamma.
+constexpr int SPAN = 8;  // vectors of channels that are taken together, so that memory is walked through in long strides
+
+// One image and up to SPAN vectors of channels of a block: its inputs, and the slopes dy at its outputs.
 struct Slice {
     const float *x, *dy;
-    Vector gamma, beta, mean, scale;
-    int h, w, c, count;
+    int h, w, c, count, vectors;
+    Vector gamma[SPAN], beta[SPAN], mean[SPAN], scale[SPAN];
 
+    Slice(const float* x_, const float* dy_, const float* gamma_, const float* beta_, const float* mean_,
+          const float* scale_, long i, int k, int h_, int w_, int c_)
+        : x(x_ + i * h_ * w_ * c_ + k), dy(dy_ + i * (h_ / 2) * (w_ / 2) * c_ + k), h(h_), w(w_), c(c_),
+          count(std::min(SPAN * LANES, c_ - k)), vectors((count + LANES - 1) / LANES) {
+        for (int v = 0; v < vectors; ++v) {
+            const int channel = k + v * LANES;
+            gamma[v] = read(gamma_ + channel, c - channel);
+            beta[v] = read(beta_ + channel, c - channel);
+            mean[v] = read(mean_ + i * c + channel, c - channel);
+            scale[v] = read(scale_ + i * c + channel, c - channel);
+        }
+    }
+
+    inline Vector get(const float* from, int v) const { return read(from + v * LANES, count - v * LANES); }
+    inline void put(float* to, int v, Vector value) const { write(to + v * LANES, value, count - v * LANES); }
+
+    // Calls visit(pixel, v, z, open, place): z is the normalised x, `open` the gradient that comes back through pooling
+    // and ReLU, place the number of the pixel's 2x2 window. Pixels beyond the last window have no gradient, and place -1.
     template <typename Visit> inline void each(Visit visit) const {
         const int down = h / 2, across = w / 2;
-        const Vector quarter = gamma * 0.25f;
         for (int row = 0; row < h; ++row)
             for (int column = 0; column < w; ++column) {
                 const long pixel = long(row) * w + column;
-                const Vector normal = (read(x + pixel * c, count) - mean) * scale;
-                const bool pooled = row / 2 < down && column / 2 < across;
-                const Vector above = pooled ? read(dy + (long(row / 2) * across + column / 2) * c, count) : Vector{};
-                visit(pixel, normal, normal * gamma + beta > 0 ? quarter * above : Vector{}, above);
+                const long place = row / 2 < down && column / 2 < across ? long(row / 2) * across + column / 2 : -1;
+                for (int v = 0; v < vectors; ++v) {
+                    const Vector z = (get(x + pixel * c, v) - mean[v]) * scale[v];
+                    const Vector above = place < 0 ? Vector{} : get(dy + place * c, v) * 0.25f;
+                    visit(pixel, v, z, z * gamma[v] + beta[v] > 0 ? above : Vector{}, place);
+                }
             }
     }
 };
-
-Slice slice(const float* x, const float* dy, const float* gamma, const float* beta, const float* mean, const float* scale,
-            long i, int k, int h, int w, int c) {
-    const int count = c - k;
-    return {x + i * h * w * c + k, dy + i * (h / 2) * (w / 2) * c + k, read(gamma + k, count), read(beta + k, count),
-            read(mean + i * c + k, count), read(scale + i * c + k, count), h, w, c, count};
-}
 
 }  // namespace
 
@@ -396,62 +409,66 @@ void block_backward(const float* dy, const float* x, const float* gamma, const f
     const float share = 1.0f / (h * w);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
-        for (int k = 0; k < c; k += LANES) {
-            const Slice s = slice(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
-            Vector v_sum{}, v_normal{}, b_sum{}, g_sum{};
-            s.each([&](long, Vector normal, Vector v, Vector above) {
-                v_sum += v;
-                v_normal += v * normal;
-                const Vector open = normal * s.gamma + s.beta > 0 ? above * 0.25f : Vector{};
-                b_sum += open;
-                g_sum += open * normal;
+        for (int k = 0; k < c; k += SPAN * LANES) {
+            const Slice s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+            Vector sum[SPAN]{}, product[SPAN]{}, outside[SPAN];
+            s.each([&](long, int v, Vector z, Vector open, long) {
+                sum[v] += open;
+                product[v] += open * z;
             });
-            write(dgamma + i * c + k, g_sum, s.count);
-            write(dbeta + i * c + k, b_sum, s.count);
-            v_sum *= share;
-            v_normal *= share;
+            for (int v = 0; v < s.vectors; ++v) {
+                s.put(dgamma + i * c + k, v, product[v]);
+                s.put(dbeta + i * c + k, v, sum[v]);
+                sum[v] *= share;
+                product[v] *= share;
+                outside[v] = s.gamma[v] * s.scale[v];
+            }
             float* to = dx + i * h * w * c + k;
-            s.each([&](long pixel, Vector normal, Vector v, Vector) {
-                write(to + pixel * c, s.scale * (v - v_sum - normal * v_normal), s.count);
+            s.each([&](long pixel, int v, Vector z, Vector open, long) {
+                s.put(to + pixel * c, v, outside[v] * (open - sum[v] - z * product[v]));
             });
         }
 }
 
-// The gradient of <u, dx>: with respect to dy [n, h/2, w/2, c], and with respect to x [n, h, w, c]. With z the
-// normalised x, r its scale, v as above and P v = v - mean(v) - z mean(v z), dx is r P v, and so
+// The gradient of <u, dx>: with respect to dy [n, h/2, w/2, c], and with respect to x [n, h, w, c]. With z the normalised
+// x, r its scale, m the pixels, v = gamma * open the gradient of z, and P v = v - mean(v) - z mean(v z), dx is r P v, so
 //   d/dv = r P u,   d/dx = -r^2 / m [(<u, v> - m mean(u) mean(v) - <u, z> <v, z> / m) z + <v, z> P u + <u, z> P v].
 void block_double_backward(const float* u, const float* dy, const float* x, const float* gamma, const float* beta,
                            const float* mean, const float* scale, float* for_dy, float* for_x, long n, int h, int w,
                            int c, int threads) {
-    const int down = h / 2, across = w / 2, m = h * w;
+    const int windows = (h / 2) * (w / 2), m = h * w;
     const float share = 1.0f / m;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
-        for (int k = 0; k < c; k += LANES) {
-            const Slice s = slice(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+        for (int k = 0; k < c; k += SPAN * LANES) {
+            const Slice s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
             const float* from = u + i * m * c + k;
-            Vector us{}, vs{}, uv{}, uz{}, vz{};
-            s.each([&](long pixel, Vector z, Vector v, Vector) {
-                const Vector value = read(from + pixel * c, s.count);
-                us += value;
-                vs += v;
-                uv += value * v;
-                uz += value * z;
-                vz += v * z;
+            Vector us[SPAN]{}, vs[SPAN]{}, uv[SPAN]{}, uz[SPAN]{}, vz[SPAN]{};
+            s.each([&](long pixel, int v, Vector z, Vector open, long) {
+                const Vector value = s.get(from + pixel * c, v);
+                us[v] += value;
+                vs[v] += open;
+                uv[v] += value * open;
+                uz[v] += value * z;
+                vz[v] += open * z;
             });
-            const Vector u_mean = us * share, v_mean = vs * share, u_z = uz * share, v_z = vz * share;
-            const Vector both = uv * share - u_mean * v_mean - u_z * v_z, outside = -s.scale * s.scale;
-            float *to_x = for_x + i * m * c + k, *to_dy = for_dy + i * down * across * c + k;
-            for (int place = 0; place < down * across; ++place) write(to_dy + long(place) * c, Vector{}, s.count);
-            const Vector quarter = s.gamma * 0.25f * s.scale;
-            s.each([&](long pixel, Vector z, Vector v, Vector) {
-                const Vector value = read(from + pixel * c, s.count);
-                const Vector Pu = value - u_mean - z * u_z, Pv = v - v_mean - z * v_z;
-                write(to_x + pixel * c, outside * (both * z + v_z * Pu + u_z * Pv), s.count);
-                const int row = int(pixel / s.w) / 2, column = int(pixel % s.w) / 2;
-                if (row >= down || column >= across) return;
-                float* place = to_dy + (long(row) * across + column) * c;
-                write(place, read(place, s.count) + (z * s.gamma + s.beta > 0 ? quarter * Pu : Vector{}), s.count);
+            float *to_x = for_x + i * m * c + k, *to_dy = for_dy + i * windows * c + k;
+            for (int v = 0; v < s.vectors; ++v) {
+                us[v] *= share;
+                uz[v] *= share;
+                vs[v] *= share * s.gamma[v];
+                vz[v] *= share * s.gamma[v];
+                uv[v] = uv[v] * share * s.gamma[v] - us[v] * vs[v] - uz[v] * vz[v];
+                for (long place = 0; place < windows; ++place) s.put(to_dy + place * c, v, Vector{});
+            }
+            s.each([&](long pixel, int v, Vector z, Vector open, long place) {
+                const Vector Pu = s.get(from + pixel * c, v) - us[v] - z * uz[v];
+                const Vector Pv = s.gamma[v] * open - vs[v] - z * vz[v];
+                s.put(to_x + pixel * c, v, -s.scale[v] * s.scale[v] * (uv[v] * z + vz[v] * Pu + uz[v] * Pv));
+                if (place < 0) return;
+                const Vector back = 0.25f * s.gamma[v] * s.scale[v] * Pu;
+                float* to = to_dy + place * c;
+                s.put(to, v, s.get(to, v) + (z * s.gamma[v] + s.beta[v] > 0 ? back : Vector{}));
             });
         }
 }
