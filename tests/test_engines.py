@@ -38,7 +38,7 @@ def test_convolution_and_its_gradients(kernels: Kernels, sizes: tuple[int, int, 
     given_ = (randn(n, ci, h, w), randn(co, ci, 3, 3, seed=1), randn(co, seed=2))
     slopes = randn(n, co, h, w, seed=3)
     ours, theirs = ([x.to(kind).requires_grad_() for x in given_] for kind in (torch.float32, torch.float64))
-    found = functions.convolve(kernels, *ours)
+    found = functions.convolve(kernels, ours[0], ours[1], ours[2])
     expected = F.conv2d(theirs[0], theirs[1], theirs[2], padding=1)
     close(found, expected)
     pairs = zip(
@@ -154,7 +154,13 @@ def test_the_number_of_threads_changes_nothing(kernels: Kernels) -> None:
 
     def made() -> list[Tensor]:
         out, mean, scale = kernels.block(x, torch.ones(20), torch.zeros(20), 1e-5)
-        return [kernels.convolve(x, weight, None), kernels.weight_gradients(x, slopes, [4, 9]), out, mean, scale]
+        return [
+            kernels.convolve(x, weight[None], None, [9]),
+            kernels.weight_gradients(x, slopes, [4, 9]),
+            out,
+            mean,
+            scale,
+        ]
 
     alone = made()
     torch.set_num_threads(3)
@@ -183,17 +189,27 @@ def test_what_the_kernels_do_not_cover_is_torchs(kernels: Kernels, layer: nn.Con
     assert torch.equal(Native(kernels).convolve(x, layer), layer(x))
 
 
-def test_autocast_and_group_norm_are_torchs(kernels: Kernels) -> None:
+def test_group_norm_of_several_channels_is_torchs(kernels: Kernels) -> None:
     x, norm = randn(2, 20, 8, 8), nn.GroupNorm(4, 20)
     assert torch.equal(Native(kernels).norm_relu_pool(x, norm), Engine().norm_relu_pool(x, norm))
-    layer = nn.Conv2d(20, 20, 3, padding=1)
+
+
+@pytest.mark.parametrize("channels", [3, 32, 37])
+def test_autocast_costs_some_precision_and_no_more(kernels: Kernels, channels: int) -> None:
+    layer = nn.Conv2d(channels, 20, 3, padding=1)
+    x, slopes = randn(5, channels, 13, 13), randn(5, 20, 13, 13, seed=1)
     with torch.autocast("cpu", torch.bfloat16):
-        assert Native(kernels).convolve(x, layer).dtype == torch.bfloat16
+        found = Native(kernels).convolve(x, layer)
+        gradients = Native(kernels).weight_gradients(x, slopes, layer, [2, 5])
+    assert found.dtype == gradients.dtype == torch.float32
+    close(found, layer(x).double(), 0.06)
+    close(gradients, Engine().weight_gradients(x, slopes, layer, [2, 5]).double(), 0.06)
 
 
 def test_kernels_travel_to_other_processes(kernels: Kernels) -> None:
     x, weight = randn(2, 20, 8, 8), randn(4, 20, 3, 3)
-    assert torch.equal(pickle.loads(pickle.dumps(kernels)).convolve(x, weight, None), kernels.convolve(x, weight, None))
+    again: Kernels = pickle.loads(pickle.dumps(kernels))
+    assert torch.equal(again.convolve(x, weight[None], None, [2]), kernels.convolve(x, weight[None], None, [2]))
 
 
 def fake_compiler(folder: Path, script: str) -> str:

@@ -128,3 +128,17 @@ def test_a_pool_that_was_saved_goes_on_as_if_it_had_not_been(toy: Dataset) -> No
     second.restore(first.state())
     assert all(torch.equal(turn(second, t), expected[t - 1]) for t in range(4, 8))
     assert TrainedOnReal(build, real(toy), rule, batch=8, batches=2, seed=0).state() == {}
+
+
+def test_half_precision_learns_as_well(toy: Dataset) -> None:
+    images = real(toy)
+    found = {}
+    for half in (False, True):
+        rule = TrainingRule(0.05, 0.9, 5e-4, IDC(()), mix=0.0, half=half)
+        learner = TrainedOnReal(build, images, rule, batch=20, batches=60, seed=0)
+        theta = learner.start(1)
+        learner.advance(theta, 0)
+        assert all(parameter.dtype == torch.float32 for parameter in theta.parameters())
+        found[half] = accuracy(theta, images), torch.nn.utils.parameters_to_vector(theta.parameters()).detach()
+    assert found[True][0] > 80
+    assert not torch.equal(found[True][1], found[False][1])

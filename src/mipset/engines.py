@@ -2,7 +2,8 @@
 
 `Engine` is plain torch, on any device. `Native` has kernels of our own for float32 on a CPU: convolutions by Winograd's
 minimal filtering (a quarter of the multiplications), and norm, ReLU and pooling in one go, with the first and second
-derivatives that gradient matching needs. What they do not cover, torch computes.
+derivatives that gradient matching needs. What they do not cover, torch computes. Under `torch.autocast`, both round
+the factors of products to bfloat16.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Native(Engine):
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _small_filters(images, layer):
             return super().convolve(images, layer)
-        return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias)
+        return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias, _half())
 
     def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
         if not _ours(x) or norm.num_groups != norm.num_channels:
@@ -63,7 +64,7 @@ class Native(Engine):
     def weight_gradients(self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d, ends: Sequence[int]) -> Tensor:
         if not _small_filters(inputs, layer):
             return super().weight_gradients(inputs, slopes, layer, ends)
-        return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends)
+        return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
 
 
 def native() -> Native:
@@ -72,7 +73,11 @@ def native() -> Native:
 
 
 def _ours(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return x.device.type == "cpu" and x.dtype == torch.float32
+
+
+def _half() -> bool:
+    return torch.is_autocast_enabled("cpu")
 
 
 def _small_filters(images: Tensor, layer: nn.Conv2d) -> bool:

@@ -35,6 +35,7 @@ ONLY_FOR = {  # settings that not every policy reads
     "prefix_weights": ("every-prefix",),
 }
 NETWORKS = ("convnet",)
+PRECISIONS = ("float32", "bfloat16")
 MOST = 1e30  # larger numbers leave float32 on the way
 
 
@@ -74,6 +75,9 @@ class Recipe:
     train_augment: str = _setting("color_crop", "a draw for each image the network learns from")
     pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
     life: int = _setting(1, "outer iterations that a network takes part in before a new one takes its place", least=1)
+    train_precision: str = _setting(
+        "float32", "of the products while the network learns; sums stay float32", among=PRECISIONS
+    )
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)

@@ -67,6 +67,7 @@ class TrainingRule:
     decay: float
     augmentation: Augmentation
     mix: float
+    half: bool = False  # products of bfloat16, sums of float32
 
     def optimiser(self, theta: Network) -> torch.optim.SGD:
         """A new optimiser for all parameters of θ."""
@@ -85,7 +86,9 @@ class TrainingRule:
         draw = self.augmentation.draw(generator, size, images=len(images))
         mixed = cutmix(draw(images), labels, generator, self.mix)
         optimiser.zero_grad(set_to_none=True)
-        mixed.loss(theta(mixed.images)).backward()  # type: ignore[no-untyped-call]
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.half):
+            loss = mixed.loss(theta(mixed.images))
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
 
 

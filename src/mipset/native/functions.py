@@ -17,15 +17,17 @@ from mipset.native.kernels import Kernels, lined_up
 LEAST_CHANNELS = 16  # of the input; with fewer, torch's own convolution is faster
 
 
-def convolve(kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolve(kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | None, half: bool = False) -> Tensor:
     """3 x 3, stride 1, padding 1; twice differentiable."""
-    result: Tensor = _Convolve.apply(kernels, images, weight, bias)  # type: ignore[no-untyped-call]
+    result: Tensor = _Convolve.apply(kernels, images, weight, bias, half)  # type: ignore[no-untyped-call]
     return result
 
 
-def weight_gradients(kernels: Kernels, inputs: Tensor, slopes: Tensor, ends: Sequence[int]) -> Tensor:
+def weight_gradients(
+    kernels: Kernels, inputs: Tensor, slopes: Tensor, ends: Sequence[int], half: bool = False
+) -> Tensor:
     """Of such a convolution, summed over each stretch of images between two `ends`; differentiable in both."""
-    result: Tensor = _WeightGradients.apply(kernels, inputs, slopes, list(ends))  # type: ignore[no-untyped-call]
+    result: Tensor = _WeightGradients.apply(kernels, inputs, slopes, list(ends), half)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -37,52 +39,50 @@ def norm_relu_pool(kernels: Kernels, x: Tensor, gamma: Tensor, beta: Tensor, eps
 
 class _Convolve(Function):
     @staticmethod
-    def forward(ctx: Any, kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.kernels = kernels
+    def forward(ctx: Any, kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | None, half: bool) -> Tensor:
+        ctx.kernels, ctx.half = kernels, half
         ctx.save_for_backward(images, weight)
-        return _convolved(kernels, images, weight, bias)
+        return _convolved(kernels, images, weight[None], bias, [len(images)], half)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         images, weight = ctx.saved_tensors
-        _, for_images, for_weight, for_bias = ctx.needs_input_grad
+        _, for_images, for_weight, for_bias, _ = ctx.needs_input_grad
         return (
             None,
-            convolve(ctx.kernels, dy, _turned(weight), None) if for_images else None,
-            weight_gradients(ctx.kernels, images, dy, [len(images)])[0] if for_weight else None,
+            convolve(ctx.kernels, dy, _turned(weight), None, ctx.half) if for_images else None,
+            weight_gradients(ctx.kernels, images, dy, [len(images)], ctx.half)[0] if for_weight else None,
             dy.sum(dim=(0, 2, 3)) if for_bias else None,
+            None,
         )
 
 
 class _WeightGradients(Function):
     @staticmethod
-    def forward(ctx: Any, kernels: Kernels, inputs: Tensor, slopes: Tensor, ends: list[int]) -> Tensor:
-        ctx.kernels, ctx.stretches = kernels, list(zip([0, *ends[:-1]], ends, strict=True))
+    def forward(ctx: Any, kernels: Kernels, inputs: Tensor, slopes: Tensor, ends: list[int], half: bool) -> Tensor:
+        ctx.kernels, ctx.ends, ctx.half = kernels, ends, half
         ctx.save_for_backward(inputs, slopes)
         if inputs.shape[1] >= LEAST_CHANNELS:
-            return kernels.weight_gradients(inputs, slopes, ends)
+            return kernels.weight_gradients(inputs, slopes, ends, half)
         shape = (slopes.shape[1], inputs.shape[1], 3, 3)
         inputs, slopes = lined_up(inputs), lined_up(slopes)
-        gradients = [
-            conv2d_weight(inputs[i:j], shape, slopes[i:j], padding=1)  # type: ignore[no-untyped-call]
-            for i, j in ctx.stretches
-        ]
+        with torch.autocast("cpu", enabled=False):
+            gradients = [
+                conv2d_weight(inputs[i:j], shape, slopes[i:j], padding=1)  # type: ignore[no-untyped-call]
+                for i, j in _stretches(ends)
+            ]
         return torch.stack(gradients)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         inputs, slopes = ctx.saved_tensors
-        _, for_inputs, for_slopes, _ = ctx.needs_input_grad
-
-        def each_with(images: Tensor, filters: Tensor) -> Tensor:
-            parts = zip(ctx.stretches, filters, strict=True)
-            return torch.cat([_convolved(ctx.kernels, images[i:j], its, None) for (i, j), its in parts])
-
+        _, for_inputs, for_slopes, *_ = ctx.needs_input_grad
         return (
             None,
-            each_with(slopes, _turned(gradients)) if for_inputs else None,
-            each_with(inputs, gradients) if for_slopes else None,
+            _convolved(ctx.kernels, slopes, _turned(gradients), None, ctx.ends, ctx.half) if for_inputs else None,
+            _convolved(ctx.kernels, inputs, gradients, None, ctx.ends, ctx.half) if for_slopes else None,
+            None,
             None,
         )
 
@@ -119,10 +119,23 @@ class _NormReluPoolBackward(Function):
         return None, for_dy, for_x, None, None, None, None
 
 
-def _convolved(kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _convolved(
+    kernels: Kernels, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool
+) -> Tensor:
+    """Each stretch of images with filters of its own."""
     if images.shape[1] >= LEAST_CHANNELS:
-        return kernels.convolve(images, weight, bias)
-    return F.conv2d(lined_up(images), weight, bias, padding=1)
+        return kernels.convolve(images, weights, bias, ends, half)
+    images = lined_up(images)
+    with torch.autocast("cpu", enabled=False):
+        parts = [
+            F.conv2d(images[i:j], weight, bias, padding=1)
+            for (i, j), weight in zip(_stretches(ends), weights, strict=True)
+        ]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def _stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def _turned(weight: Tensor) -> Tensor:

@@ -16,6 +16,10 @@
 #include <cstring>
 #include <memory>
 #include <omp.h>
+#if defined(__AVX512BF16__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of gcc 12's own header
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -34,7 +38,6 @@ typedef int Mask __attribute__((vector_size(LANES * sizeof(float))));
 
 inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
-inline Vector all(float value) { return value - Vector{}; }
 
 inline Vector load_some(const float* from, int count) {
     Vector value{};
@@ -157,97 +160,125 @@ inline void write_tile(float* images, const Grid& grid, int channels, long tile,
 
 // ---- products ----
 
+// How factors are kept: as they are, or as pairs of bfloat16 that a processor multiplies and adds up in one go. Sums are
+// float32 in either case. A row of factors [..., channels] holds channels / DEPTH elements where it is summed up along
+// the channels, and channels elements, each of DEPTH rows, where it is summed up along the rows.
+struct Whole {
+    typedef float Element;
+    static constexpr int DEPTH = 1;
+    static inline Vector add(Vector sum, Element left, Vector right) { return sum + left * right; }
+    static inline void pack(Element* to, const Vector* rows) { store(to, rows[0]); }
+    static inline void narrow(Element* to, Vector row, int count) { write(to, row, count); }
+};
+
+#if defined(__AVX512BF16__)
+struct Half {
+    typedef unsigned Element;
+    static constexpr int DEPTH = 2;
+    static inline __m512i low(Vector row) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)row)); }
+    static inline Vector add(Vector sum, Element left, Vector right) {
+        return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(int(left)), (__m512bh)(__m512)right);
+    }
+    static inline void pack(Element* to, const Vector* rows) {
+        _mm512_storeu_si512(to, _mm512_or_si512(low(rows[0]), _mm512_slli_epi32(low(rows[1]), 16)));
+    }
+    static inline void narrow(Element* to, Vector row, int) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh((__m512)row));
+    }
+};
+#else
+typedef Whole Half;
+#endif
+
 // to[r][c] (+)= sum_k a[r * a_row + k * a_step] * b[k * b_step + c], for R rows and C vectors of columns
-template <int R, int C, bool ADD>
-inline void product(const float* a, long a_row, long a_step, const float* b, long b_step, long terms, float* to, long to_row) {
+template <typename Kind, int R, int C, bool ADD>
+inline void product(const typename Kind::Element* a, long a_row, long a_step, const typename Kind::Element* b, long b_step,
+                    long terms, float* to, long to_row) {
     Vector sum[R][C];
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) sum[r][c] = ADD ? load(to + r * to_row + c * LANES) : Vector{};
     for (long k = 0; k < terms; ++k) {
         Vector right[C];
-        for (int c = 0; c < C; ++c) right[c] = load(b + k * b_step + c * LANES);
-        for (int r = 0; r < R; ++r) {
-            const Vector left = all(a[r * a_row + k * a_step]);
-            for (int c = 0; c < C; ++c) sum[r][c] += left * right[c];
-        }
+        for (int c = 0; c < C; ++c) right[c] = load(reinterpret_cast<const float*>(b + k * b_step + c * LANES));
+        for (int r = 0; r < R; ++r)
+            for (int c = 0; c < C; ++c) sum[r][c] = Kind::add(sum[r][c], a[r * a_row + k * a_step], right[c]);
     }
     for (int r = 0; r < R; ++r)
         for (int c = 0; c < C; ++c) store(to + r * to_row + c * LANES, sum[r][c]);
 }
 
-template <int C, bool ADD>
-inline void product_rows(int rows, const float* a, long a_row, long a_step, const float* b, long b_step, long terms,
-                         float* to, long to_row) {
-    for (; rows >= ROWS; rows -= ROWS, a += ROWS * a_row, to += ROWS * to_row)
-        product<ROWS, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row);
-    switch (rows) {
-        case 5: product<5, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 4: product<4, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 3: product<3, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 2: product<2, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 1: product<1, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row); break;
-    }
+template <typename Kind, int C, bool ADD, int R = ROWS>
+inline void product_rows(int rows, const typename Kind::Element* a, long a_row, long a_step,
+                         const typename Kind::Element* b, long b_step, long terms, float* to, long to_row) {
+    for (; rows >= R; rows -= R, a += R * a_row, to += R * to_row)
+        product<Kind, R, C, ADD>(a, a_row, a_step, b, b_step, terms, to, to_row);
+    if constexpr (R > 1)
+        if (rows) product_rows<Kind, C, ADD, R - 1>(rows, a, a_row, a_step, b, b_step, terms, to, to_row);
 }
 
-template <bool ADD>
-inline void product_block(int vectors, int rows, const float* a, long a_row, long a_step, const float* b, long b_step,
-                          long terms, float* to, long to_row) {
-    switch (vectors) {
-        case 4: product_rows<std::min(4, COLUMNS), ADD>(rows, a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 3: product_rows<std::min(3, COLUMNS), ADD>(rows, a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 2: product_rows<2, ADD>(rows, a, a_row, a_step, b, b_step, terms, to, to_row); break;
-        case 1: product_rows<1, ADD>(rows, a, a_row, a_step, b, b_step, terms, to, to_row); break;
-    }
+template <typename Kind, bool ADD, int C = COLUMNS>
+inline void product_block(int vectors, int rows, const typename Kind::Element* a, long a_row, long a_step,
+                          const typename Kind::Element* b, long b_step, long terms, float* to, long to_row) {
+    if (vectors == C) product_rows<Kind, C, ADD>(rows, a, a_row, a_step, b, b_step, terms, to, to_row);
+    else if constexpr (C > 1) product_block<Kind, ADD, C - 1>(vectors, rows, a, a_row, a_step, b, b_step, terms, to, to_row);
 }
 
-// U [place, block of columns, ci, columns of the block] of filters g [co, ci, 3, 3] with any strides of co and ci
-void transform_filters(const float* g, long co_step, long ci_step, int ci, int co, float* U, int threads) {
-    const int wide = padded(co);
+// U [place, block of columns, ci / DEPTH, columns of the block] of filters g [co, ci, 3, 3] with any strides of co and ci
+template <typename Kind>
+void transform_filters(const float* g, long co_step, long ci_step, int ci, int co, typename Kind::Element* U, int threads) {
+    const int wide = padded(co), deep = ci / Kind::DEPTH;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int i = 0; i < ci; ++i)
+    for (int i = 0; i < deep; ++i)
         for (int o = 0; o < wide; o += LANES) {
-            Vector filter[9]{}, u[PLACES];
-            for (int lane = 0; lane < std::min(LANES, co - o); ++lane)
-                for (int tap = 0; tap < 9; ++tap) filter[tap][lane] = g[(o + lane) * co_step + i * ci_step + tap];
-            both_ways<3, IN, filter_line>(filter, u);
+            Vector u[Kind::DEPTH][PLACES];
+            for (int d = 0; d < Kind::DEPTH; ++d) {
+                Vector filter[9]{};
+                const float* from = g + (i * Kind::DEPTH + d) * ci_step;
+                for (int lane = 0; lane < std::min(LANES, co - o); ++lane)
+                    for (int tap = 0; tap < 9; ++tap) filter[tap][lane] = from[(o + lane) * co_step + tap];
+                both_ways<3, IN, filter_line>(filter, u[d]);
+            }
             const int block = o / (COLUMNS * LANES) * COLUMNS * LANES, columns = std::min(COLUMNS * LANES, wide - block);
-            for (int p = 0; p < PLACES; ++p)
-                store(U + (long(p) * wide + block) * ci + long(i) * columns + o - block, u[p]);
+            for (int p = 0; p < PLACES; ++p) {
+                Vector rows[Kind::DEPTH];
+                for (int d = 0; d < Kind::DEPTH; ++d) rows[d] = u[d][p];
+                Kind::pack(U + (long(p) * wide + block) * deep + long(i) * columns + o - block, rows);
+            }
         }
 }
 
-}  // namespace
-
-extern "C" {
-
-// y [n, h, w, co] = filters g * x [n, h, w, ci] (+ bias); returns whether there was memory for it
-int convolve(const float* x, const float* g, long co_step, long ci_step, const float* bias, float* y, long n, int h,
-             int w, int ci, int co, int threads) {
+template <typename Kind>
+int convolve_as(const float* x, const float* g, long co_step, long ci_step, const float* bias, float* y, long n, int h,
+                int w, int ci, int co, int threads) {
+    typedef typename Kind::Element Element;
+    static_assert(sizeof(Element) == sizeof(float));
     const Grid grid(h, w);
-    const int wide = padded(co);
+    const int wide = padded(co), deep = ci / Kind::DEPTH;
     const long tiles = n * grid.per_image();
-    const long room = std::max<long>(ROWS, 900 * 1024 / (PLACES * sizeof(float) * (ci + wide)) / ROWS * ROWS);
+    const long room = std::max<long>(ROWS, 900 * 1024 / (PLACES * sizeof(float) * (deep + wide)) / ROWS * ROWS);
     const long chunk = std::min(room, tiles), chunks = (tiles + chunk - 1) / chunk;
-    Buffer U = buffer(std::size_t(PLACES) * ci * wide), work = buffer(std::size_t(threads) * PLACES * chunk * (ci + wide));
-    if (!U || !work) return 0;
-    transform_filters(g, co_step, ci_step, ci, co, U.get(), threads);
+    Buffer filters = buffer(std::size_t(PLACES) * deep * wide);
+    Buffer work = buffer(std::size_t(threads) * PLACES * chunk * (deep + wide));
+    if (!filters || !work) return 0;
+    Element* U = reinterpret_cast<Element*>(filters.get());
+    transform_filters<Kind>(g, co_step, ci_step, ci, co, U, threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (long part = 0; part < chunks; ++part) {
-        float* V = work.get() + std::size_t(omp_get_thread_num()) * PLACES * chunk * (ci + wide);
-        float* M = V + std::size_t(PLACES) * chunk * ci;
+        float* M = work.get() + std::size_t(omp_get_thread_num()) * PLACES * chunk * (deep + wide);
+        Element* V = reinterpret_cast<Element*>(M + std::size_t(PLACES) * chunk * wide);
         const long first = part * chunk, count = std::min(chunk, tiles - first);
         for (long t = 0; t < count; ++t)
             for (int c = 0; c < ci; c += LANES) {
                 Vector d[PLACES], v[PLACES];
                 read_tile<IN, 1>(x, grid, ci, first + t, c, d);
                 both_ways<IN, IN, input_line>(d, v);
-                for (int p = 0; p < PLACES; ++p) write(V + (p * chunk + t) * ci + c, v[p], ci - c);
+                for (int p = 0; p < PLACES; ++p) Kind::narrow(V + (p * chunk + t) * deep + c / Kind::DEPTH, v[p], ci - c);
             }
         for (int p = 0; p < PLACES; ++p)
             for (int o = 0; o < wide; o += COLUMNS * LANES) {
                 const int columns = std::min(COLUMNS * LANES, wide - o);
-                product_block<false>(columns / LANES, int(count), V + p * chunk * ci, ci, 1,
-                                     U.get() + (long(p) * wide + o) * ci, columns, ci, M + p * chunk * wide + o, wide);
+                product_block<Kind, false>(columns / LANES, int(count), V + p * chunk * deep, deep, 1,
+                                           U + (long(p) * wide + o) * deep, columns, deep, M + p * chunk * wide + o, wide);
             }
         for (long t = 0; t < count; ++t)
             for (int o = 0; o < wide; o += LANES) {
@@ -264,43 +295,57 @@ int convolve(const float* x, const float* g, long co_step, long ci_step, const f
     return 1;
 }
 
-// gradient [stretches, co, ci, 3, 3] of the filters, from inputs x and slopes at the outputs, apart for each stretch
-// of images [ends[s - 1], ends[s]); returns whether there was memory for it
-int weight_gradients(const float* x, const float* slopes, const long* ends, int stretches, float* gradient, int h, int w,
-                     int ci, int co, int threads) {
+template <typename Kind>
+int weight_gradients_as(const float* x, const float* slopes, const long* ends, int stretches, float* gradient, int h, int w,
+                        int ci, int co, int threads) {
+    typedef typename Kind::Element Element;
     const Grid grid(h, w);
-    const int wide = padded(co);
-    const long most = 256;  // tiles whose transforms stay in the cache
+    const int wide = padded(co), tall = padded(ci);
+    const long most = 256, rows = most / Kind::DEPTH;  // tiles whose transforms stay in the cache
     Buffer dU = buffer(std::size_t(PLACES) * ci * wide);
-    Buffer V = buffer(std::size_t(PLACES) * most * ci), Z = buffer(std::size_t(PLACES) * most * wide);
-    if (!dU || !V || !Z) return 0;
+    Buffer inputs = buffer(std::size_t(PLACES) * rows * tall), outputs = buffer(std::size_t(PLACES) * rows * wide);
+    if (!dU || !inputs || !outputs) return 0;
+    Element *V = reinterpret_cast<Element*>(inputs.get()), *Z = reinterpret_cast<Element*>(outputs.get());
     for (int s = 0; s < stretches; ++s) {
         const long begin = (s ? ends[s - 1] : 0) * grid.per_image(), end = ends[s] * grid.per_image();
         std::memset(dU.get(), 0, std::size_t(PLACES) * ci * wide * sizeof(float));
         for (long first = begin; first < end; first += most) {
-            const long count = std::min(most, end - first);
+            const long count = (std::min(most, end - first) + Kind::DEPTH - 1) / Kind::DEPTH;
 #pragma omp parallel num_threads(threads)
             {
 #pragma omp for schedule(static)
                 for (long t = 0; t < count; ++t) {
-                    Vector d[PLACES], v[PLACES], y[OUT * OUT];
+                    Vector d[PLACES], v[Kind::DEPTH][PLACES], line[Kind::DEPTH];
+                    const auto pack = [&](Element* to, long step) {
+                        for (int p = 0; p < PLACES; ++p) {
+                            for (int k = 0; k < Kind::DEPTH; ++k) line[k] = v[k][p];
+                            Kind::pack(to + p * step, line);
+                        }
+                    };
+                    const auto tile = [&](int k) { return first + t * Kind::DEPTH + k; };
                     for (int c = 0; c < ci; c += LANES) {
-                        read_tile<IN, 1>(x, grid, ci, first + t, c, d);
-                        both_ways<IN, IN, input_line>(d, v);
-                        for (int p = 0; p < PLACES; ++p) write(V.get() + (p * most + t) * ci + c, v[p], ci - c);
+                        for (int k = 0; k < Kind::DEPTH; ++k) {
+                            if (tile(k) < end) read_tile<IN, 1>(x, grid, ci, tile(k), c, d);
+                            else std::fill(d, d + PLACES, Vector{});
+                            both_ways<IN, IN, input_line>(d, v[k]);
+                        }
+                        pack(V + t * tall + c, rows * tall);
                     }
                     for (int o = 0; o < wide; o += LANES) {
-                        read_tile<OUT, 0>(slopes, grid, co, first + t, o, y);
-                        both_ways<OUT, IN, output_line_adjoint>(y, v);
-                        for (int p = 0; p < PLACES; ++p) store(Z.get() + (p * most + t) * wide + o, v[p]);
+                        for (int k = 0; k < Kind::DEPTH; ++k) {
+                            if (tile(k) < end) read_tile<OUT, 0>(slopes, grid, co, tile(k), o, d);
+                            else std::fill(d, d + OUT * OUT, Vector{});
+                            both_ways<OUT, IN, output_line_adjoint>(d, v[k]);
+                        }
+                        pack(Z + t * wide + o, rows * wide);
                     }
                 }
 #pragma omp for schedule(dynamic)
                 for (int p = 0; p < PLACES; ++p)
                     for (int o = 0; o < wide; o += COLUMNS * LANES)
-                        product_block<true>(std::min(COLUMNS, (wide - o) / LANES), ci, V.get() + p * most * ci, 1, ci,
-                                            Z.get() + p * most * wide + o, wide, count,
-                                            dU.get() + long(p) * ci * wide + o, wide);
+                        product_block<Kind, true>(std::min(COLUMNS, (wide - o) / LANES), ci, V + p * rows * tall, 1, tall,
+                                                  Z + p * rows * wide + o, wide, count,
+                                                  dU.get() + long(p) * ci * wide + o, wide);
             }
         }
         float* to = gradient + long(s) * co * ci * 9;
@@ -315,6 +360,26 @@ int weight_gradients(const float* x, const float* slopes, const long* ends, int 
             }
     }
     return 1;
+}
+
+}  // namespace
+
+extern "C" {
+
+// y [n, h, w, co] = filters g * x [n, h, w, ci] (+ bias); `half` lets factors be rounded to bfloat16 where the processor
+// gains from it; returns whether there was memory for it
+int convolve(const float* x, const float* g, long co_step, long ci_step, const float* bias, float* y, long n, int h,
+             int w, int ci, int co, int half, int threads) {
+    const auto run = half && ci % LANES == 0 ? convolve_as<Half> : convolve_as<Whole>;
+    return run(x, g, co_step, ci_step, bias, y, n, h, w, ci, co, threads);
+}
+
+// gradient [stretches, co, ci, 3, 3] of the filters, from inputs x and slopes at the outputs, apart for each stretch
+// of images [ends[s - 1], ends[s]); returns whether there was memory for it
+int weight_gradients(const float* x, const float* slopes, const long* ends, int stretches, float* gradient, int h, int w,
+                     int ci, int co, int half, int threads) {
+    const auto run = half ? weight_gradients_as<Half> : weight_gradients_as<Whole>;
+    return run(x, slopes, ends, stretches, gradient, h, w, ci, co, threads);
 }
 
 // y [n, h/2, w/2, c] = mean over 2x2 of relu(gamma * (x - mean) * scale + beta); keeps mean and scale [n, c]

@@ -18,7 +18,10 @@ def lined_up(images: Tensor) -> Tensor:
 
 
 class Kernels:
-    """Nothing here records gradients: see engines.py."""
+    """Nothing here records gradients: see functions.py.
+
+    `half` lets the factors of products be rounded to bfloat16 where the processor gains from it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,24 +35,33 @@ class Kernels:
     def __reduce__(self) -> tuple[type[Kernels], tuple[Path]]:
         return Kernels, (self._path,)  # a process that is sent this opens the library for itself
 
-    def convolve(self, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """3 x 3, stride 1, padding 1: [n, ci, h, w] with [co, ci, 3, 3] to [n, co, h, w]."""
+    def convolve(
+        self, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool = False
+    ) -> Tensor:
+        """3 x 3, stride 1, padding 1: [n, ci, h, w] to [n, co, h, w].
+
+        Each stretch of images between two `ends` has filters of its own: [k, co, ci, 3, 3].
+        """
         n, ci, h, w = images.shape
-        if weight.stride()[2:] != (3, 1):
-            weight = weight.contiguous()
-        images, out = lined_up(images), _empty(n, weight.shape[0], h, w)
-        steps = (ctypes.c_long(weight.stride(0)), ctypes.c_long(weight.stride(1)))
-        self._allocating("convolve", images, weight, *steps, bias, out, ctypes.c_long(n), h, w, ci, weight.shape[0])
+        co = weights.shape[1]
+        if weights.stride()[3:] != (3, 1):
+            weights = weights.contiguous()
+        images, out = lined_up(images), _empty(n, co, h, w)
+        steps = (ctypes.c_long(weights.stride(1)), ctypes.c_long(weights.stride(2)))
+        for start, end, weight in zip([0, *ends[:-1]], ends, weights, strict=True):
+            count = ctypes.c_long(end - start)
+            part = (images[start:end], weight, *steps, bias, out[start:end], count)
+            self._allocating("convolve", *part, h, w, ci, co, int(half))
         return out
 
-    def weight_gradients(self, inputs: Tensor, slopes: Tensor, ends: Sequence[int]) -> Tensor:
+    def weight_gradients(self, inputs: Tensor, slopes: Tensor, ends: Sequence[int], half: bool = False) -> Tensor:
         """The gradient of such a convolution's weight, summed over each stretch of images: [k, co, ci, 3, 3]."""
         _, ci, h, w = inputs.shape
         co = slopes.shape[1]
         out = torch.empty(len(ends), co, ci, 3, 3)
         stretches = (ctypes.c_long * len(ends))(*ends)
-        arguments = (lined_up(inputs), lined_up(slopes), stretches, len(ends), out, h, w, ci, co)
-        self._allocating("weight_gradients", *arguments)
+        known = (lined_up(inputs), lined_up(slopes), stretches, len(ends))
+        self._allocating("weight_gradients", *known, out, h, w, ci, co, int(half))
         return out
 
     def block(self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
