@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from PIL import Image
 import mipset
 from mipset import Accuracy, Artifact, checkpoint, cli, errors, evaluate, read
 from mipset.recipes import RECIPES
+from mipset.tables import byte_count
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 SOURCE = str(Path(mipset.__file__).parents[1])
@@ -216,6 +218,32 @@ class TestVerbs:
         assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
         assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
 
+    def test_what_it_would_cost(self, tmp_path: Path) -> None:
+        printed = done(run("condense", "fashion-mini", "--dry-run", *TINY, cwd=tmp_path))
+        rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
+        assert list(rows) == ["data", "recipe", "work", "time", "max_memory", "file", "nothing"]
+        assert rows["data"] == "fashion-mini: 5,000 training images of 1 x 28 x 28 pixels, 10 classes"
+        assert rows["recipe"] == "2 images per class, policy mdc, convnet-2 of width 4, 2 x 2 iterations"
+        assert re.fullmatch(r"[\d.]+ MFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
+        assert re.fullmatch(r"about .* on this machine \(cpu, 1 thread\): a match takes .* s, .*", rows["time"])
+        assert re.fullmatch(r"about [\d.]+ MB", rows["max_memory"])
+        assert names(tmp_path) == set()
+        done(run("condense", "fashion-mini", "--out", "a", *TINY, cwd=tmp_path))
+        assert rows["file"] == byte_count((tmp_path / "a").stat().st_size)
+
+    def test_what_it_would_cost_is_refused_where_the_run_would_be(
+        self, tmp_path: Path, pets: Path, here: Here, refusal: Here
+    ) -> None:
+        dry = ("condense", f"npz:{pets}", "--dry-run", *TINY)
+        assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
+        assert "choose a smaller --depth" in refusal(*dry, "--depth", 9)
+        assert "pets.npz exists already" in refusal(*dry, "--out", pets)
+        assert "leave out --resume" in refusal(*dry, "--resume")
+        first = tmp_path / "first"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        assert "max_memory" in here(*dry, "--start", first)
+        assert "images to start from are" in refusal(*dry, "--start", first, "--ipc", 1)
+
     def test_recipes(self, tmp_path: Path) -> None:
         printed = done(run("recipes", cwd=tmp_path))
         for name, named in RECIPES.items():
@@ -267,6 +295,7 @@ class TestHelp:
             (): {"--help", "--version"},
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--size", "--split-seed", "--resume", "--force"),
+                "--dry-run",
                 *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
                 *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
                 *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),

@@ -88,7 +88,7 @@ LATER: dict[str, set[str]] = {
         *TORCH,
     },
     "cli": {
-        *("artifact", "checkpoint", "condense", "data", "evaluate", "memory", "pictures", "recipes", "tables"),
+        *("artifact", "checkpoint", "condense", "costs", "data", "evaluate", "memory", "pictures", "recipes", "tables"),
         *TORCH,
     },
 }

@@ -88,7 +88,7 @@ def parser() -> Parser:
 
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
-    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: made for DATASET, else cifar10-cpu)"
     )
@@ -97,6 +97,7 @@ def parser() -> Parser:
     _add_data_flags(verb)
     _add_machine_flags(verb)
     verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
+    verb.add_argument("--dry-run", action="store_true", help="say what it would cost, and do nothing (needs no --out)")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
     verb.set_defaults(run=condense)
 
@@ -170,7 +171,12 @@ def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
 
 def condense(chosen: argparse.Namespace) -> None:
     """Condense DATASET into one file, of which every prefix is a training set."""
-    _refuse_to_overwrite(chosen.out, chosen.force)
+    if chosen.out is not None:
+        _refuse_to_overwrite(chosen.out, chosen.force)
+    elif not chosen.dry_run:
+        raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
+    if chosen.dry_run and chosen.resume:
+        raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
     if chosen.start is not None and chosen.init is not None:
         raise SettingError("--init and --start both say what to start from: leave one out.")
     recipe = _recipe(chosen)
@@ -182,6 +188,9 @@ def condense(chosen: argparse.Namespace) -> None:
     from mipset.recipes import assemble, pack
 
     first, origin = _first_pixels(chosen.start, recipe, real)
+    if chosen.dry_run:
+        _tell_cost(recipe, real, device, first, {**loaded_with, **origin})
+        return
     parts = assemble(recipe, real, device, first)
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
     sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
@@ -215,6 +224,39 @@ def condense(chosen: argparse.Namespace) -> None:
 
 
 CHECKPOINT_SECONDS = 30.0
+
+
+def _tell_cost(
+    recipe: Recipe, real: Dataset, device: torch.device, first: torch.Tensor | None, origin: dict[str, Any]
+) -> None:
+    """What `condense` would do, once it is known that it could."""
+    import torch
+
+    from mipset.costs import cost, timed
+    from mipset.recipes import check_fit, given_pixels, packed_bytes
+    from mipset.tables import byte_count, flop_count
+
+    check_fit(recipe, real)
+    if first is not None:
+        given_pixels(first, (recipe.ipc, real.classes, *real.shape))
+    found = cost(recipe, real.shape, real.classes, len(real.train), len(real.test))
+    match, step = timed(recipe, real.shape, real.classes, device)
+    where = f"{device}, {_count(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else str(device)
+    size = " x ".join(map(str, real.shape))
+    rows = {
+        "data": f"{real.name}: {len(real.train):,} training images of {size} pixels, {real.classes} classes",
+        "recipe": f"{recipe.ipc} images per class, policy {recipe.policy}, "
+        f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
+        "work": f"{flop_count(found.run_flops)}: {found.matches:,} matches of {flop_count(found.match_flops)}, "
+        f"{found.training_steps:,} training steps of {flop_count(found.step_flops)}",
+        "time": f"about {duration(found.seconds(match, step))} on this machine ({where}): "
+        f"a match takes {match:.3g} s, a training step {step:.3g} s",
+        "max_memory": f"about {byte_count(found.max_memory)}",
+        "file": byte_count(packed_bytes(recipe, real, origin)),
+    }
+    for title, text in rows.items():
+        print(f"{title:<12}{text}")
+    print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
 
 def evaluate(chosen: argparse.Namespace) -> None:
