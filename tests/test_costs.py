@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.recipes import PAPER_CIFAR10, Recipe, packed_bytes
 
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CIFAR10 = ((3, 32, 32), 10, 50_000)
 SMALL = Recipe(ipc=3, width=8, depth=2, outer=5, inner=4, real_batch=6, train_images=20, train_batch=8)
 
@@ -159,3 +161,15 @@ def test_the_memory_of_a_run_is_estimated(tmp_path: Path) -> None:
     measured = int(done.stdout) * unit
     estimated = cost(mipset.recipe("demo", **settings), (1, 28, 28), 10, 5000, 2000).max_memory
     assert 0.6 < estimated / measured < 1.7, f"estimated {estimated:.3g}, measured {measured:.3g}"
+
+
+def test_the_table_of_what_the_papers_settings_cost_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("scaling", BENCHMARKS / "scaling.py")
+    assert spec is not None
+    assert spec.loader is not None
+    scaling = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = scaling  # where its dataclasses look for their types
+    spec.loader.exec_module(scaling)
+    document = scaling.DOCUMENT.read_text(encoding="utf-8")
+    assert document.count(scaling.BEGIN) == document.count(scaling.END) == 1
+    assert scaling.updated(document, scaling.counted()) == document, "run benchmarks/scaling.py"

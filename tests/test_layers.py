@@ -55,7 +55,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     "recipes": {"errors"},
-    "costs": {"matching", "recipes", "synthetic", "training", *TORCH},
+    "costs": {"matching", "networks", "recipes", "synthetic", "training", *TORCH},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
         *("artifact", "data", "errors", "memory", "networks", "randomness", "recipes", "synthetic", "training"),

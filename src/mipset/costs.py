@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from mipset.matching import Target
+from mipset.networks import Network
 from mipset.recipes import Recipe, augmentation, network_builder, objective, policy, training_rule
 from mipset.synthetic import Synthetic, formation
 from mipset.training import Images
@@ -107,13 +108,20 @@ class Cost:
         return self.matches * match + self.training_steps * step
 
 
-def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
+def cost(
+    r: Recipe,
+    shape: Shape,
+    classes: int,
+    images: int,
+    test_images: int = 0,
+    build: Callable[[], Network] | None = None,
+) -> Cost:
     """Count what the recipe costs for `images` training images [ch, h, w] of so many classes.
 
-    A policy that chooses subsets is counted as after its first choice.
+    A policy that chooses subsets is counted as after its first choice. `build` makes another network than the recipe's.
     """
     with _Alive() as alive:
-        steps = _Steps(r, shape, classes, torch.device("meta"))
+        steps = _Steps(r, shape, classes, torch.device("meta"), build)
         steps.train()  # from now on there are gradients and momentum
         step_flops = _flops(steps.train)
         target: list[Target] = []
@@ -182,10 +190,17 @@ def _best(work: Callable[[], object], wait: Callable[[], object]) -> float:
 class _Steps:
     """The two steps that a run is made of, as condense.py and learners.py take them, on images that do not matter."""
 
-    def __init__(self, r: Recipe, shape: Shape, classes: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        r: Recipe,
+        shape: Shape,
+        classes: int,
+        device: torch.device,
+        build: Callable[[], Network] | None = None,
+    ) -> None:
         self._size = shape[1:]
         level = (0.5,) * shape[0]
-        build = network_builder(r.network, shape, classes, r.width, r.depth)
+        build = build or network_builder(r.network, shape, classes, r.width, r.depth)
         with torch.random.fork_rng(devices=[]), device:
             self.theta = build()
             self._real, self._learned = (
