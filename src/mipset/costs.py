@@ -33,9 +33,9 @@ Shape = tuple[int, int, int]  # channels, height, width
 # What a process holds before it has any data: Python, numpy, torch and its optimisers (torch 2.13 on Linux).
 BASELINE = 350_000_000
 # Resident bytes for each byte of tensors that are alive at once: convolutions rearrange what they are given, and freed
-# memory is kept (memory.py). Measured from 1.9 to 2.5 over widths 16 to 128, 1 to 50 images per class and images of
-# 32 and 64 pixels, on two cores; benchmarks/resident.py measures one of them again.
-RESIDENT = 2.4
+# memory is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of
+# 32 and 64 pixels, on one and two cores; it was the most at width 128, which benchmarks/resident.py measures again.
+RESIDENT = 2.6
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
 PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 
