@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-Setup = Callable[..., dict[str, Callable[[], object]]]
+Work = Callable[[], object]
+Setup = Callable[..., dict[str, Work]]
 """Makes the pieces of work of a contender, by name."""
 
 
@@ -23,26 +24,28 @@ class Contender:
     def __init__(self, setup: Setup, *arguments: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, setup, arguments), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, setup, arguments))
         self._process.start()
-        self.names: list[str] = self._ours.recv()
+        theirs.close()
+        self._ours.recv()  # until it is ready
+        self.peak = 0  # resident memory in bytes, once it has ended
 
     def seconds(self, name: str) -> float:
         """Do one piece of work."""
-        self._ours.send(name)
+        self._ours.send((name, True))
         return float(self._ours.recv())
 
     def ask(self, name: str) -> Any:
         """Do one piece of work and return what it gives."""
-        self._ours.send((name,))
+        self._ours.send((name, False))
         return self._ours.recv()
 
-    def close(self) -> int:
-        """End the process; its peak resident memory in bytes."""
-        self._ours.send(None)
-        peak = int(self._ours.recv())
+    def close(self) -> None:
+        """End the process."""
+        if self._process.is_alive():
+            self._ours.send(None)
+            self.peak = int(self._ours.recv())
         self._process.join()
-        return peak
 
 
 @contextmanager
@@ -56,24 +59,24 @@ def contenders(*setups: tuple[Any, ...]) -> Iterator[list[Contender]]:
             contender.close()
 
 
-def best(made: Sequence[Contender], rounds: int) -> list[dict[str, float]]:
-    """The shortest time of each piece of work of each contender, after one round that does not count."""
-    times: list[dict[str, list[float]]] = [{name: [] for name in contender.names} for contender in made]
-    for _ in range(rounds + 1):
-        for contender, its in zip(made, times, strict=True):
-            for name in contender.names:
-                its[name].append(contender.seconds(name))
-    return [{name: min(values[1:]) for name, values in its.items()} for its in times]
+def best(turns: Sequence[tuple[Contender, Sequence[str]]], rounds: int) -> list[dict[str, float]]:
+    """The shortest time of each piece of work of each contender, after a round that does not count."""
+    times: list[dict[str, float]] = [{} for _ in turns]
+    for number in range(rounds + 1):
+        for (contender, names), shortest in zip(turns, times, strict=True):
+            for name in names:
+                seconds = contender.seconds(name)
+                if number:
+                    shortest[name] = min(seconds, shortest.get(name, seconds))
+    return times
 
 
 def _serve(pipe: Connection, setup: Setup, arguments: tuple[Any, ...]) -> None:
     work = setup(*arguments)
-    pipe.send(list(work))
+    pipe.send(None)
     while (asked := pipe.recv()) is not None:
-        if isinstance(asked, tuple):
-            pipe.send(work[asked[0]]())
-            continue
+        name, timed = asked
         start = time.perf_counter()
-        work[asked]()
-        pipe.send(time.perf_counter() - start)
+        given = work[name]()
+        pipe.send(time.perf_counter() - start if timed else given)
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from PIL import Image
 import mipset
 from mipset import Accuracy, Artifact, checkpoint, cli, errors, evaluate, read
 from mipset.recipes import RECIPES
+from mipset.tables import byte_count
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 SOURCE = str(Path(mipset.__file__).parents[1])
@@ -216,6 +218,34 @@ class TestVerbs:
         assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
         assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
 
+    def test_what_it_would_cost(self, tmp_path: Path) -> None:
+        printed = done(run("condense", "fashion-mini", "--dry-run", *TINY, cwd=tmp_path))
+        rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
+        assert list(rows) == ["data", "recipe", "work", "time", "max_memory", "file", "nothing"]
+        assert rows["data"] == "fashion-mini: 5,000 training images of 1 x 28 x 28 pixels, 10 classes"
+        assert rows["recipe"] == "2 images per class, policy mdc, convnet-2 of width 4, 2 x 2 iterations"
+        assert re.fullmatch(r"[\d.]+ MFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
+        assert re.fullmatch(
+            r"about .* on this machine \(cpu, 1 thread, plain torch\): a match takes .* s, .*", rows["time"]
+        )
+        assert re.fullmatch(r"about [\d.]+ MB", rows["max_memory"])
+        assert names(tmp_path) == set()
+        done(run("condense", "fashion-mini", "--out", "a", *TINY, cwd=tmp_path))
+        assert rows["file"] == byte_count((tmp_path / "a").stat().st_size)
+
+    def test_what_it_would_cost_is_refused_where_the_run_would_be(
+        self, tmp_path: Path, pets: Path, here: Here, refusal: Here
+    ) -> None:
+        dry = ("condense", f"npz:{pets}", "--dry-run", *TINY)
+        assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
+        assert "choose a smaller --depth" in refusal(*dry, "--depth", 9)
+        assert "pets.npz exists already" in refusal(*dry, "--out", pets)
+        assert "leave out --resume" in refusal(*dry, "--resume")
+        first = tmp_path / "first"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        assert "max_memory" in here(*dry, "--start", first)
+        assert "images to start from are" in refusal(*dry, "--start", first, "--ipc", 1)
+
     def test_recipes(self, tmp_path: Path) -> None:
         printed = done(run("recipes", cwd=tmp_path))
         for name, named in RECIPES.items():
@@ -262,15 +292,25 @@ class TestHelp:
 
     def test_flags_are_these(self) -> None:
         """A flag that someone types in a script stays."""
-        machine = {"--device", "--threads"}
+        machine = {"--device", "--threads", "--compile"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--size", "--split-seed", "--resume", "--force"),
+                "--dry-run",
                 *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
                 *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
                 *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),
-                *("--train-images", "--train-batch", "--train-augment", "--pool", "--life", "--cutmix", "--network-lr"),
+                *(
+                    "--train-images",
+                    "--train-batch",
+                    "--train-augment",
+                    "--pool",
+                    "--life",
+                    "--train-precision",
+                    "--cutmix",
+                    "--network-lr",
+                ),
                 *("--network-momentum", "--network-decay", "--seed"),
                 *machine,
             },
@@ -460,6 +500,8 @@ class TestBadCondensing:
             (["fashion-mini", "--device", "cpu:x"], "--device cannot be 'cpu:x'"),
             (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
             (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
+            (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
             (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
             (["fashion-mini", "mnist"], "unrecognized arguments: mnist"),
             ([], "the following arguments are required: DATASET"),
@@ -813,6 +855,60 @@ class TestInterrupt:
 
 
 Interrupted = Callable[..., str]
+
+
+class TestCompile:
+    """Kernels of our own: who asks for them gets them, who does not is not kept waiting."""
+
+    WIDE = ("--width", "16", "--train-precision", "bfloat16")
+
+    def engine(self, path: Path) -> object:
+        return read(path).provenance["engine"]
+
+    def test_on_and_off(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        found = {}
+        for choice in ("on", "off", "auto"):
+            out = tmp_path / choice
+            here("condense", f"npz:{pets}", "--out", out, *TINY, *self.WIDE, "--compile", choice)
+            found[choice] = self.engine(out)
+        assert found == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
+        on, off = (read(tmp_path / choice).images.astype(int) for choice in ("on", "off"))
+        assert np.abs(on - off).max() <= 8
+        for workers in ("1", "2"):
+            here("evaluate", tmp_path / "on", *BRIEF[:-1], workers, "--compile", "on", "--data", f"npz:{pets}")
+
+    def test_longer_work_is_compiled(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cli, "COMPILE_FROM", 1.0)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
+        assert self.engine(tmp_path / "x") == "compiled kernels"
+
+    def test_without_a_compiler(
+        self,
+        refusal: Here,
+        tmp_path: Path,
+        pets: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(cli, "COMPILE_FROM", 1.0)
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
+        assert "no C++ compiler (no-such-compiler) here" in refusal(*command, "--compile", "on")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 0
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset:")]
+        assert said == [
+            "mipset: there is no C++ compiler (no-such-compiler) here: install g++; "
+            "going on without, which is several times slower."
+        ]
+        assert self.engine(tmp_path / "x") == "plain torch"
+
+    def test_dry_run_times_what_would_run(self, here: Here, pets: Path) -> None:
+        printed = here("condense", f"npz:{pets}", *TINY, "--dry-run", "--compile", "on")
+        assert "(cpu, 1 thread, compiled kernels)" in str(printed)
 
 
 class TestResume:

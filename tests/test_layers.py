@@ -57,6 +57,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     "recipes": {"errors"},
+    "costs": {"engines", "matching", "networks", "recipes", "synthetic", "training", *TORCH},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
         *("artifact", "data", "engines", "errors", "memory", "networks", "randomness", "recipes", "synthetic"),
@@ -91,7 +92,8 @@ LATER: dict[str, set[str]] = {
         *TORCH,
     },
     "cli": {
-        *("artifact", "checkpoint", "condense", "data", "evaluate", "memory", "pictures", "recipes", "tables"),
+        *("artifact", "checkpoint", "condense", "costs", "data", "engines", "evaluate", "memory", "native"),
+        *("pictures", "recipes", "tables"),
         *TORCH,
     },
 }

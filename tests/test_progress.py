@@ -46,6 +46,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         (125, "2:05"),
         (3599.9, "1:00:00"),
         (3725, "1:02:05"),
+        (2 * 24 * 3600 - 1, "47:59:59"),
+        (24.1 * 24 * 3600, "24.1 days"),
     ],
 )
 def test_durations(seconds: float, text: str) -> None:

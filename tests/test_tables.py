@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mipset.artifact import Accuracy, Artifact
-from mipset.tables import accuracy_table, byte_count, description, in_columns
+from mipset.tables import accuracy_table, byte_count, description, flop_count, in_columns
 
 
 def point(size: int, mean: float, networks: int = 3, protocol: str = "quick, 100 epochs") -> Accuracy:
@@ -51,10 +51,28 @@ def test_files_of_different_sizes_make_one_table_without_means_that_do_not_compa
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (30_720, "30.7 kB"), (3_072_000, "3.1 MB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (30_720, "30.7 kB"),
+        (3_072_000, "3.1 MB"),
+        (1_017_000_000, "1.0 GB"),
+    ],
 )
 def test_byte_counts(count: int, text: str) -> None:
     assert byte_count(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        *((0, "0 FLOP"), (999, "999 FLOP"), (1000, "1 kFLOP"), (1_456_000_000_000, "1.46 TFLOP")),
+        *((999_999, "1 MFLOP"), (int(2.215e17), "222 PFLOP"), (10**24, "1e+03 ZFLOP")),
+    ],
+)
+def test_flop_counts(count: int, text: str) -> None:
+    assert flop_count(count) == text
 
 
 def test_a_description_says_what_is_in_the_file() -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     import torch
 
     from mipset.artifact import Accuracy, Artifact
+    from mipset.costs import Cost
     from mipset.data import Dataset
+    from mipset.engines import Engine
     from mipset.evaluate import Evaluation
     from mipset.recipes import Recipe
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
+COMPILE = ("auto", "on", "off")
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
 
 
@@ -72,8 +75,12 @@ def _main(arguments: list[str]) -> int:
 
 
 def _complain(sentence: str) -> int:
-    print("mipset:", " ".join(sentence.split()), file=sys.stderr)  # one line, whatever a file name holds
+    _say(sentence)
     return 2
+
+
+def _say(sentence: str) -> None:
+    print("mipset:", " ".join(sentence.split()), file=sys.stderr)  # one line, whatever a file name holds
 
 
 def _forget_output() -> None:
@@ -89,7 +96,7 @@ def parser() -> Parser:
 
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
-    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: made for DATASET, else cifar10-cpu)"
     )
@@ -98,6 +105,7 @@ def parser() -> Parser:
     _add_data_flags(verb)
     _add_machine_flags(verb)
     verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
+    verb.add_argument("--dry-run", action="store_true", help="say what it would cost, and do nothing (needs no --out)")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
     verb.set_defaults(run=condense)
 
@@ -167,11 +175,22 @@ def _add_data_flags(verb: argparse.ArgumentParser) -> None:
 def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     verb.add_argument("--threads", metavar="K", type=int, help="of the CPU (default: one for each core)")
+    verb.add_argument(
+        "--compile",
+        choices=COMPILE,
+        default="auto",
+        help="kernels of our own, several times faster on a CPU; compiled once, kept (default: auto, for longer work)",
+    )
 
 
 def condense(chosen: argparse.Namespace) -> None:
     """Condense DATASET into one file, of which every prefix is a training set."""
-    _refuse_to_overwrite(chosen.out, chosen.force)
+    if chosen.out is not None:
+        _refuse_to_overwrite(chosen.out, chosen.force)
+    elif not chosen.dry_run:
+        raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
+    if chosen.dry_run and chosen.resume:
+        raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
     if chosen.start is not None and chosen.init is not None:
         raise SettingError("--init and --start both say what to start from: leave one out.")
     recipe = _recipe(chosen)
@@ -183,7 +202,12 @@ def condense(chosen: argparse.Namespace) -> None:
     from mipset.recipes import assemble, pack
 
     first, origin = _first_pixels(chosen.start, recipe, real)
-    parts = assemble(recipe, real, device, first)
+    engine = _engine(chosen, device, lambda: _cost(recipe, real).run_flops)
+    made_by = {**loaded_with, **origin, "engine": str(engine)}
+    if chosen.dry_run:
+        _tell_cost(recipe, real, device, engine, first, made_by)
+        return
+    parts = assemble(recipe, real, device, first, engine)
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
     sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
     done = checkpoint.resume(waiting, parts, recipe, sources) if chosen.resume else 0
@@ -203,7 +227,7 @@ def condense(chosen: argparse.Namespace) -> None:
             how = f"add --resume to go on after outer iteration {done}" if done else "nothing was written"
             raise KeyboardInterrupt(f"interrupted; {how}.") from interrupt
     assert step is not None
-    artifact = pack(step, recipe, real, {**loaded_with, **origin})
+    artifact = pack(step, recipe, real, made_by)
     artifact.write(chosen.out)
     waiting.unlink(missing_ok=True)
     from mipset.tables import byte_count
@@ -216,6 +240,71 @@ def condense(chosen: argparse.Namespace) -> None:
 
 
 CHECKPOINT_SECONDS = 30.0
+COMPILE_FROM = 1e12  # FLOPs from which it pays: some ten seconds of plain torch
+
+
+def _engine(chosen: argparse.Namespace, device: torch.device, flops: Callable[[], float]) -> Engine:
+    """Who computes the networks' steps: what --compile says, for so much work."""
+    from mipset.engines import Engine, native
+    from mipset.native import NoCompilerError
+
+    if device.type != "cpu":
+        if chosen.compile == "on":
+            raise SettingError(f"--compile on is for the CPU, not for --device {device}: leave it out.")
+        return Engine()
+    if chosen.compile == "off" or (chosen.compile == "auto" and flops() < COMPILE_FROM):
+        return Engine()
+    try:
+        return native()
+    except NoCompilerError as error:
+        if chosen.compile == "on":
+            raise
+        _say(f"{str(error).rstrip('.')}; going on without, which is several times slower.")
+        return Engine()
+
+
+def _cost(recipe: Recipe, real: Dataset) -> Cost:
+    from mipset.costs import cost
+
+    return cost(recipe, real.shape, real.classes, len(real.train), len(real.test))
+
+
+def _tell_cost(
+    recipe: Recipe,
+    real: Dataset,
+    device: torch.device,
+    engine: Engine,
+    first: torch.Tensor | None,
+    origin: dict[str, Any],
+) -> None:
+    """What `condense` would do, once it is known that it could."""
+    import torch
+
+    from mipset.costs import timed
+    from mipset.recipes import check_fit, given_pixels, packed_bytes
+    from mipset.tables import byte_count, flop_count
+
+    check_fit(recipe, real)
+    if first is not None:
+        given_pixels(first, (recipe.ipc, real.classes, *real.shape))
+    found = _cost(recipe, real)
+    match, step = timed(recipe, real.shape, real.classes, device, engine)
+    where = f"{device}, {_count(torch.get_num_threads(), 'thread')}, {engine}" if device.type == "cpu" else str(device)
+    size = " x ".join(map(str, real.shape))
+    rows = {
+        "data": f"{real.name}: {len(real.train):,} training images of {size} pixels, {real.classes} classes",
+        "recipe": f"{recipe.ipc} images per class, policy {recipe.policy}, "
+        f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
+        "work": f"{flop_count(found.run_flops)}: {found.matches:,} matches of {flop_count(found.match_flops)}, "
+        f"{found.training_steps:,} training steps of {flop_count(found.step_flops)}",
+        "time": f"about {duration(found.seconds(match, step))} on this machine ({where}): "
+        f"a match takes {match:.3g} s, a training step {step:.3g} s",
+        "max_memory": f"about {byte_count(found.max_memory)}",
+        "file": byte_count(packed_bytes(recipe, real, origin)),
+    }
+    for title, text in rows.items():
+        print(f"{title:<12}{text}")
+    print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
 
 def evaluate(chosen: argparse.Namespace) -> None:
@@ -239,7 +328,8 @@ def evaluate(chosen: argparse.Namespace) -> None:
         source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
         if source not in sources:
             sources[source] = _test_data(chosen, path, artifact)
-        tasks.append((_evaluation(chosen, device, artifact, sources[source]), its_sizes))
+        evaluation = _evaluation(chosen, device, artifact, sources[source])
+        tasks.append((replace(evaluation, engine=_evaluation_engine(chosen, device, evaluation)), its_sizes))
     curves = _evaluate_all(chosen, tasks, names)
     from mipset.tables import accuracy_table
 
@@ -252,14 +342,26 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
-    from dataclasses import replace
-
     from mipset.evaluate import Architecture, Evaluation, protocol
 
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
     rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
     return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
+
+
+def _evaluation_engine(chosen: argparse.Namespace, device: torch.device, evaluation: Evaluation) -> Engine:
+    """By the work of a whole evaluation, so that a score does not depend on which others are asked for."""
+    from mipset.costs import training_flops
+    from mipset.recipes import network_builder
+
+    a, data = evaluation.network, evaluation.data
+    seen = sum(evaluation.training_images(size) for size in range(1, evaluation.artifact.ipc + 1))
+
+    def flops() -> float:
+        return training_flops(network_builder(a.name, data.shape, data.classes, a.width, a.depth), data.shape) * seen
+
+    return _engine(chosen, device, flops)
 
 
 def _evaluate_all(

@@ -83,7 +83,7 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         for e in range(1, E + 1):  # inner loop
             losses = []
             for c in parts.classes:  # class loop
-                loss_c, F_c = _update_class(parts, θ, t, e, c)
+                loss_c, F_c = update_class(parts, θ, t, e, c)
                 losses.append(loss_c)
                 F[c] += F_c / E
             loss = _finite(torch.stack(losses).mean().item(), t, e)
@@ -96,7 +96,7 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         yield Step(parts, t, E, loss)
 
 
-def _update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
+def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
     """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), its frozen prefix excepted (equations 4 and 10)."""
     S, policy, objective = parts.S, parts.policy, parts.objective
     w = policy.weights(c)

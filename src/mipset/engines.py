@@ -21,6 +21,9 @@ from mipset.native import Kernels, functions
 class Engine:
     """Plain torch."""
 
+    def __str__(self) -> str:
+        return "plain torch"
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         """What `layer` makes of images [B, ch, h, w]."""
         return F.conv2d(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
@@ -50,6 +53,9 @@ class Native(Engine):
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
+
+    def __str__(self) -> str:
+        return "compiled kernels"
 
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _small_filters(images, layer):

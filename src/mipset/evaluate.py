@@ -133,6 +133,11 @@ class Evaluation:
         for _, score in scores([(self, sizes)], networks, workers):
             yield score
 
+    def training_images(self, size: int) -> int:
+        """How many images a network sees while it learns from S_[size], each as often as it does."""
+        images = size * self.data.classes * self.artifact.factor**2
+        return images * self.protocol.epochs_for(images)
+
     def score(self, size: int, number: int) -> Score:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol

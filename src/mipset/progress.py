@@ -9,13 +9,16 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+DAY = 24 * 3600.0
 SILENT_SECONDS = 2.0  # shorter work needs no bar
 REDRAW_SECONDS = 0.1
 LOG_SECONDS = 15.0  # between two lines where there is no terminal
 
 
 def duration(seconds: float) -> str:
-    """`7 s`, `2:05` or `1:02:05`."""
+    """`7 s`, `2:05`, `1:02:05` or `24.1 days`."""
+    if seconds >= 2 * DAY:
+        return f"{seconds / DAY:,.1f} days"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

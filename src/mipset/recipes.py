@@ -16,14 +16,15 @@ if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not insta
     import torch
     from torch import Tensor
 
-    from mipset.artifact import Artifact
+    from mipset.artifact import Artifact, Pixels
     from mipset.augment import Augmentation
     from mipset.condense import Parts, Step
     from mipset.data import Dataset
     from mipset.engines import Engine
-    from mipset.matching import Distance
+    from mipset.matching import Distance, Objective
     from mipset.networks import Network
     from mipset.subsets import FreezeRule, Policy
+    from mipset.training import TrainingRule
 
 POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
@@ -133,6 +134,11 @@ class Recipe:
                 return ()
         return (*(self.subset_weight * w for w in weights[:-1]), weights[-1])
 
+    @property
+    def train_steps(self) -> int:
+        """Training steps of the network between two inner iterations."""
+        return -(-self.train_images // self.train_batch)
+
     def scaled_pixel_lr(self, size: tuple[int, int]) -> float:
         """λ for these images: gradients of a mean over N images shrink with N, and with the number of pixels."""
         return self.pixel_lr * (self.ipc / 10) * (size[0] * size[1] / 32**2)
@@ -187,7 +193,8 @@ def recipe(name: str, **changes: Any) -> Recipe:
     return chosen
 
 
-def _policy(r: Recipe, classes: int) -> Policy:
+def policy(r: Recipe, classes: int) -> Policy:
+    """The policy that the recipe names, before it has decided anything."""
     from mipset.subsets import EveryPrefix, FullSetOnly, MostLearnableSubset, PerClass
 
     def mdc() -> MostLearnableSubset:
@@ -219,6 +226,27 @@ def _distance(r: Recipe) -> Distance:
 
     distances: dict[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
     return distances[r.distance]
+
+
+def objective(r: Recipe) -> Objective[Any]:
+    """What makes synthetic images like real ones, as the recipe names it."""
+    from mipset.matching import GradientMatching
+
+    return GradientMatching(_distance(r))
+
+
+def training_rule(r: Recipe) -> TrainingRule:
+    """How the network learns between inner iterations."""
+    from mipset.training import TrainingRule
+
+    return TrainingRule(
+        r.network_lr,
+        r.network_momentum,
+        r.network_decay,
+        augmentation(r.train_augment),
+        r.cutmix,
+        half=r.train_precision == "bfloat16",
+    )
 
 
 def augmentation(names: str) -> Augmentation:
@@ -256,23 +284,21 @@ def assemble(
 
     from mipset.condense import Parts
     from mipset.learners import TrainedOnReal
-    from mipset.matching import GradientMatching
     from mipset.sampling import ShuffledEpochs
     from mipset.synthetic import Synthetic, formation, from_noise, from_real
-    from mipset.training import Images, TrainingRule
+    from mipset.training import Images
 
-    _check_fit(r, data)
+    check_fit(r, data)
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form = formation(r.factor)
     shape = (r.ipc, data.classes, *data.shape)
     if start is not None:
-        first = _given(start, shape)
+        first = given_pixels(start, shape)
     elif r.init == "noise":
         first = from_noise(shape, r.seed)
     else:
         first = from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, form)
-    rule = TrainingRule(r.network_lr, r.network_momentum, r.network_decay, augmentation(r.train_augment), r.cutmix)
     return Parts(
         S=Synthetic(
             first.to(device),
@@ -282,19 +308,19 @@ def assemble(
             rate=r.scaled_pixel_lr(data.shape[1:]),
             momentum=r.pixel_momentum,
         ),
-        objective=GradientMatching(_distance(r)),
+        objective=objective(r),
         sampler=ShuffledEpochs(real, data.classes, r.real_batch, r.seed),
         learner=TrainedOnReal(
             network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine),
             real,
-            rule,
+            training_rule(r),
             batch=r.train_batch,
-            batches=-(-r.train_images // r.train_batch),
+            batches=r.train_steps,
             seed=r.seed,
             pool=r.pool,
             life=r.life,
         ),
-        policy=_policy(r, data.classes),
+        policy=policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
         feature_distance=_distance(r),
         T=r.outer,
@@ -304,8 +330,8 @@ def assemble(
     )
 
 
-def _given(start: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Given first pixels: bytes, or floats in [0, 1]."""
+def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """First pixels that were given, bytes or floats in [0, 1], as floats."""
     import torch
 
     if tuple(start.shape) != shape:
@@ -316,7 +342,7 @@ def _given(start: Tensor, shape: tuple[int, ...]) -> Tensor:
     return first
 
 
-def _check_fit(r: Recipe, data: Dataset) -> None:
+def check_fit(r: Recipe, data: Dataset) -> None:
     """Law 8: what the recipe asks for and the data do not have is an error."""
     import numpy as np
 
@@ -369,15 +395,29 @@ def pack(step: Step, r: Recipe, data: Dataset, origin: Mapping[str, int | str | 
     Of a path only its last part is kept, since files are published. `origin` is what else has to be known
     to do it again, such as the arguments of `load`.
     """
-    from mipset import __version__
-    from mipset.artifact import Artifact
     from mipset.synthetic import to_uint8
 
     if not bool(step.parts.S.pixels.isfinite().all()):
         raise DivergedError("the pixels are no longer finite: try a smaller --pixel-lr.")
+    return _artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
+
+
+def packed_bytes(r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None = None) -> int:
+    """How large the file will be that `pack` makes, to a few bytes: one rank is made, the others are counted."""
+    import numpy as np
+
+    one = _artifact(np.zeros((1, data.classes, *data.shape), dtype=np.uint8), r, data, origin)
+    digest = len(r",\"\"") + 64  # of every further rank, in JSON within JSON
+    return len(one.to_bytes()) + (r.ipc - 1) * (one.images.nbytes + digest)
+
+
+def _artifact(images: Pixels, r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None) -> Artifact:
+    from mipset import __version__
+    from mipset.artifact import Artifact
+
     return Artifact(
-        images=to_uint8(step.parts.S.pixels).numpy(),
-        factor=step.parts.S.formation.factor,
+        images=images,
+        factor=r.factor,
         mean=data.mean,
         std=data.std,
         class_names=data.class_names,

@@ -34,11 +34,19 @@ def accuracy_table(curves: Mapping[str, Sequence[Accuracy]]) -> str:
 
 
 def byte_count(count: int) -> str:
-    """`512 B`, `30.7 kB`, `3.1 MB`."""
-    for unit, size in (("MB", 1_000_000), ("kB", 1_000)):
+    """`512 B`, `30.7 kB`, `3.1 MB`, `1.0 GB`."""
+    for unit, size in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} B"
+
+
+def flop_count(count: int) -> str:
+    """`999 FLOP`, `1.46 TFLOP`, `222 PFLOP`."""
+    units, power = ("", "k", "M", "G", "T", "P", "E", "Z"), 0
+    while power < len(units) - 1 and float(f"{count / 1000**power:.3g}") >= 1000:
+        power += 1
+    return f"{count / 1000**power:.3g} {units[power]}FLOP"
 
 
 def description(artifact: Artifact) -> str:

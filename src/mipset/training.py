@@ -86,7 +86,7 @@ class TrainingRule:
         draw = self.augmentation.draw(generator, size, images=len(images))
         mixed = cutmix(draw(images), labels, generator, self.mix)
         optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
             loss = mixed.loss(theta(mixed.images))
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()

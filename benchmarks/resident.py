@@ -1,0 +1,56 @@
+"""Peak resident memory of a CIFAR-10 condensation at the paper's width, next to its `max_memory` estimate.
+
+Runs the real command, `mipset condense cifar10 --ipc 10 --width 128`, for a few iterations.
+Where CIFAR-10 has not been fetched, random images of the same shape and number stand in. Exits with 1 above 1.5 GB.
+
+Usage: resident.py [POLICY]
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from mipset.costs import cost
+from mipset.data import available
+from mipset.recipes import PAPER_CIFAR10
+from mipset.tables import byte_count
+
+MOST = 1_500_000_000
+OUTER, INNER, TRAIN, TEST = 2, 4, 50_000, 10_000
+
+
+def random_images(folder: Path) -> str:
+    """As many images as CIFAR-10 has, of the same shape."""
+    rng, path = np.random.default_rng(0), folder / "random.npz"
+    train, test = (rng.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8) for count in (TRAIN, TEST))
+    labels = np.arange(TRAIN) % 10
+    np.savez(path, train_images=train, train_labels=labels, test_images=test, test_labels=labels[:TEST])
+    return f"npz:{path}"
+
+
+def main() -> None:
+    recipe = PAPER_CIFAR10.replace(policy=(*sys.argv[1:], "every-prefix")[0], outer=OUTER, inner=INNER)
+    fetched = any(entry.name == "cifar10" and entry.present for entry in available())
+    with tempfile.TemporaryDirectory() as folder:
+        data = "cifar10" if fetched else random_images(Path(folder))
+        flags = ["--recipe", "paper-cifar10-ipc10", "--policy", recipe.policy, "--out", f"{folder}/out.safetensors"]
+        loops = ["--outer", str(OUTER), "--inner", str(INNER)]
+        subprocess.run([sys.executable, "-m", "mipset", "condense", data, *flags, *loops], check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = unit * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    estimate = cost(recipe, (3, 32, 32), 10, TRAIN, TEST).max_memory
+    what = "CIFAR-10" if fetched else "random images of its shape"
+    print(f"{what}; {recipe.policy}, width {recipe.width}, {recipe.ipc} images per class")
+    print(f"peak resident memory {peak / 1e6:,.0f} MB; max_memory {estimate / 1e6:,.0f} MB: {estimate / peak:.2f}x")
+    print(f"{'below' if peak < MOST else 'above'} {byte_count(MOST)}")
+    sys.exit(peak >= MOST)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Counts against numbers worked out by hand, and estimates against what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import mipset
+from mipset.costs import BASELINE, Cost, cost, timed
+from mipset.data import Dataset
+from mipset.errors import SettingError
+from mipset.recipes import PAPER_CIFAR10, Recipe, packed_bytes
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+CIFAR10 = ((3, 32, 32), 10, 50_000)
+SMALL = Recipe(ipc=3, width=8, depth=2, outer=5, inner=4, real_batch=6, train_images=20, train_batch=8)
+
+# ConvNet-3 of width 128 on 32 x 32 pixels: FLOPs of its three convolutions and of its classifier, for one image.
+FIRST = 2 * 27 * 128 * 32 * 32
+OTHERS = 2 * 1152 * 128 * 16 * 16 + 2 * 1152 * 128 * 8 * 8
+CLASSIFIER = 2 * 2048 * 10
+
+
+def small(recipe: Recipe = SMALL, classes: int = 4, size: int = 16) -> Cost:
+    return cost(recipe, (3, size, size), classes, 100)
+
+
+def test_convolutions_by_hand() -> None:
+    found = cost(PAPER_CIFAR10, *CIFAR10)
+    # a forward pass, then the gradients of the weights and of every input but the images'
+    assert found.target_flops == 64 * (2 * FIRST + 3 * OTHERS + 2 * CLASSIFIER)  # no gradient of the classifier
+    assert found.step_flops == 64 * (2 * FIRST + 3 * OTHERS + 3 * CLASSIFIER)
+    # forward, slopes and weight gradients; then back through all of it to the images
+    least = 40 * (5 * FIRST + 7 * OTHERS + 4 * CLASSIFIER)
+    assert least <= found.distances_flops <= 1.2 * least
+    assert found.parameters == 320_010
+
+
+def test_a_run_is_the_sum_of_its_steps() -> None:
+    found = cost(PAPER_CIFAR10, *CIFAR10)
+    assert (found.matches, found.training_steps) == (2_000_000, 2000 * 99 * 32)
+    assert found.run_flops == found.matches * found.match_flops + found.training_steps * found.step_flops
+    assert found.inner_flops == 10 * found.match_flops + 32 * found.step_flops
+    assert found.outer_flops == 100 * found.inner_flops - 32 * found.step_flops
+    assert found.seconds(2.0, 1.0) == 2 * found.matches + found.training_steps
+    once = small(SMALL.replace(inner=1))
+    assert once.training_steps == 0
+    assert once.outer_flops == 4 * once.match_flops
+    assert small().steps == 3  # 20 images in batches of 8
+
+
+def test_work_grows_with_classes_and_images() -> None:
+    few, many = small(classes=4), small(classes=40)
+    assert many.target_flops == pytest.approx(few.target_flops, rel=0.05)  # a larger classifier
+    assert many.classes * many.match_flops == pytest.approx(10 * few.classes * few.match_flops, rel=0.05)
+    assert small(SMALL.replace(ipc=9)).distances_flops == 3 * small().distances_flops
+    assert small(SMALL.replace(real_batch=12)).target_flops == 2 * small().target_flops
+    assert small(SMALL.replace(factor=1)).distances_flops * 4 == small().distances_flops
+
+
+def test_sizes_cost_memory_rather_than_work() -> None:
+    none, mdc, every = (small(SMALL.replace(policy=policy)) for policy in ("none", "mdc", "every-prefix"))
+    assert none.match_flops <= mdc.match_flops <= every.match_flops <= 1.1 * none.match_flops
+    assert none.working_bytes <= mdc.working_bytes <= every.working_bytes
+    assert none.working_bytes < every.working_bytes
+    assert small(SMALL.replace(policy="mdc-per-class")) == mdc
+
+
+def test_memory_grows_with_everything_it_holds() -> None:
+    least = small()
+    assert least.max_memory > BASELINE
+    for larger in (
+        small(SMALL.replace(ipc=30)),
+        small(SMALL.replace(width=16)),
+        small(SMALL.replace(train_batch=64)),
+        small(size=32),
+        small(classes=400),
+        cost(SMALL, (3, 16, 16), 4, 100, test_images=100),
+        cost(SMALL, (3, 16, 16), 4, 10_000),
+    ):
+        assert larger.max_memory > least.max_memory
+    assert small().synthetic_bytes == 2 * 4 * 3 * 4 * 3 * 16 * 16
+    assert small(SMALL.replace(init="noise")).starting_bytes == 0
+
+
+def test_working_memory_holds_at_least_what_a_backward_pass_needs() -> None:
+    """Of every block its input, its convolution and its norm; but not many times over."""
+    found = cost(PAPER_CIFAR10, *CIFAR10)
+    kept = 64 * 4 * 128 * (2 * 1024 + 3 * 256 + 3 * 64)
+    assert kept < found.working_bytes < 4 * kept
+
+
+def test_counting_computes_nothing() -> None:
+    """ImageNet by the paper's settings, which no test machine could hold."""
+    start, before = time.monotonic(), torch.get_rng_state()
+    found = cost(Recipe(ipc=20, factor=3, depth=5), (3, 224, 224), 1000, 1_281_167, 50_000)
+    assert time.monotonic() - start < 30
+    assert torch.equal(torch.get_rng_state(), before)
+    assert found.max_memory > 200e9
+    assert found.run_flops > 1e21
+
+
+def test_what_cannot_run_cannot_be_counted() -> None:
+    with pytest.raises(SettingError, match="smaller --depth"):
+        small(size=2)
+    with pytest.raises(SettingError, match="no augmentation"):
+        small(SMALL.replace(match_augment="blur"))
+
+
+@pytest.mark.parametrize("augment", ["none", "flip_color_crop_cutout", "scale", "rotate"])
+@pytest.mark.parametrize("distance", ["squared", "l1", "row-cosine"])
+def test_every_recipe_can_be_counted(augment: str, distance: str) -> None:
+    plain = small()
+    found = small(SMALL.replace(match_augment=augment, train_augment=augment, distance=distance, init="noise"))
+    assert found.match_flops == plain.match_flops
+
+
+def test_steps_are_timed_at_their_size_or_scaled() -> None:
+    shape, device = (3, 16, 16), torch.device("cpu")
+    match, step = timed(SMALL, shape, 4, device)
+    assert 0 < step < 10
+    assert 0 < match < 10
+    # too large for a probe: the work of hours is estimated in moments
+    start = time.monotonic()
+    large = Recipe(ipc=3, policy="every-prefix", prefix_weights="1,2,3", width=64, real_batch=10**6, train_batch=10**6)
+    match, step = timed(large, (3, 32, 32), 4, device)
+    assert time.monotonic() - start < 60
+    assert min(match, step) > 60
+
+
+def test_the_size_of_the_file(toy: Dataset, recipe: Recipe) -> None:
+    *_, last = mipset.run(recipe, toy)
+    made = len(mipset.pack(last, recipe, toy, {"size": 12}).to_bytes())
+    assert abs(packed_bytes(recipe, toy, {"size": 12}) - made) <= 16
+
+
+def test_the_memory_of_a_run_is_estimated(tmp_path: Path) -> None:
+    """Measured with the real command, in a process of its own."""
+    settings = {"ipc": 8, "width": 32, "outer": 1, "inner": 3, "train_images": 128}
+    flags = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    command = [sys.executable, "-m", "mipset", "condense", "fashion-mini", "--threads", "1", "--out", "x", *flags]
+    code = f"import resource, subprocess; subprocess.run({command!r}, check=True, stdout=subprocess.DEVNULL); "
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(mipset.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    measured = int(done.stdout) * unit
+    estimated = cost(mipset.recipe("demo", **settings), (1, 28, 28), 10, 5000, 2000).max_memory
+    assert 0.6 < estimated / measured < 1.7, f"estimated {estimated:.3g}, measured {measured:.3g}"
+
+
+def test_the_table_of_what_the_papers_settings_cost_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("scaling", BENCHMARKS / "scaling.py")
+    assert spec is not None
+    assert spec.loader is not None
+    scaling = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = scaling  # where its dataclasses look for their types
+    spec.loader.exec_module(scaling)
+    document = scaling.DOCUMENT.read_text(encoding="utf-8")
+    assert document.count(scaling.BEGIN) == document.count(scaling.END) == 1
+    assert scaling.updated(document, scaling.counted()) == document, "run benchmarks/scaling.py"
