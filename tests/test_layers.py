@@ -21,6 +21,7 @@ AT_ONCE: dict[str, set[str]] = {
     # no torch: what a device needs to open a file
     "errors": set(),
     "extras": {"errors"},
+    "distributed": {"errors"},
     "files": set(),
     "progress": set(),
     "memory": set(),
@@ -32,17 +33,18 @@ AT_ONCE: dict[str, set[str]] = {
     "randomness": TORCH,
     "networks": {"errors", *TORCH},
     "augment": {"errors", "randomness", *TORCH},
-    "training": {"augment", "errors", "networks", "randomness", *TORCH},
+    "training": {"augment", "distributed", "errors", "networks", "randomness", *TORCH},
     # the axes, which never import each other
     "synthetic": {"errors", "randomness", "training", *TORCH},
     "matching": {"errors", "networks", *TORCH},
     "subsets": {"errors", *TORCH},
     "sampling": {"errors", "networks", "randomness", "training", *TORCH},
-    "learners": {"errors", "networks", "randomness", "training", *TORCH},
+    "learners": {"distributed", "errors", "networks", "randomness", "training", *TORCH},
     # where they meet
     "condense": {
         *(
             "augment",
+            "distributed",
             "errors",
             "learners",
             "matching",
@@ -54,20 +56,21 @@ AT_ONCE: dict[str, set[str]] = {
         ),
         *TORCH,
     },
-    "recipes": {"errors"},
+    "recipes": {"distributed", "errors"},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
         *("artifact", "data", "errors", "memory", "networks", "randomness", "recipes", "synthetic", "training"),
         *TORCH,
     },
     # the doors
-    "cli": {"__init__", "errors", "extras", "progress"},
+    "cli": {"__init__", "distributed", "errors", "extras", "progress"},
     "__init__": {"errors", "extras"},
     "__main__": {"cli"},
 }
 
 # What functions import when they are called, beside what their module has imported at once.
 LATER: dict[str, set[str]] = {
+    "distributed": TORCH,
     "pictures": {"PIL"},
     "data": {"PIL", "platformdirs"},
     "recipes": {
@@ -96,6 +99,7 @@ LATER: dict[str, set[str]] = {
 WITHOUT_TORCH = [
     "errors",
     "extras",
+    "distributed",
     "files",
     "progress",
     "memory",

@@ -6,6 +6,7 @@ memory and the number of the iteration are all there is. Tensors and plain value
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,13 +35,20 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
 
 
 def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
-    """Put `parts` where the checkpoint was, and say how many outer iterations are done."""
+    """Put `parts` where the checkpoint was, and say how many outer iterations are done.
+
+    One process of a team needs to see the file; how many there were when it was written does not matter.
+    """
     try:
-        content = torch.load(path, map_location=parts.S.pixels.device, weights_only=True)
-        was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
-        pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
+        written = parts.team.first(path.read_bytes)
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
+    except OSError as error:
+        raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
+    try:
+        content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
+        was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
+        pixels, velocity, policy = content["pixels"], content["velocity"], content["policy"]
     except Exception as error:  # torch raises whatever broken bytes lead it to
         raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
     for name, value in asdict(recipe).items():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from mipset.distributed import ALONE, Team
 from mipset.networks import Network, fresh
 from mipset.randomness import Purpose, generator, key, shuffled_batch
 from mipset.training import Images, TrainingRule
@@ -36,9 +37,10 @@ class TrainedOnReal(Learner):
         batch: int,
         batches: int,
         seed: int,
+        team: Team = ALONE,
     ) -> None:
         self.build, self.images, self.rule = build, images, rule
-        self.batch, self.batches, self.seed = batch, batches, seed
+        self.batch, self.batches, self.seed, self.team = batch, batches, seed, team
 
     def start(self, t: int) -> Network:
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
@@ -49,4 +51,4 @@ class TrainedOnReal(Learner):
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            self.rule.step(theta, self._optimiser, *self.images.batch(order), draws)
+            self.rule.step(theta, self._optimiser, *self.images.batch(order), draws, self.team)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from mipset.distributed import ALONE, Team
 from mipset.errors import DivergedError, SettingError, choices
 
 if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not installed
@@ -239,8 +240,11 @@ def network_builder(
     return makers[name]
 
 
-def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None) -> Parts:
-    """The parts of Algorithm 1 for this recipe and these data; `start` holds first pixels in place of the recipe's."""
+def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None, team: Team = ALONE) -> Parts:
+    """The parts of Algorithm 1 for this recipe and these data, as one process of a team needs them.
+
+    `start` holds first pixels in place of the recipe's.
+    """
     import torch
 
     from mipset.condense import Parts
@@ -251,6 +255,10 @@ def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | Non
     from mipset.training import Images, TrainingRule
 
     _check_fit(r, data)
+    if team.size > data.classes:
+        raise SettingError(
+            f"{team.size} processes cannot share {data.classes} classes: start {data.classes} or fewer in all."
+        )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form = formation(r.factor)
@@ -280,6 +288,7 @@ def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | Non
             batch=r.train_batch,
             batches=-(-r.train_images // r.train_batch),
             seed=r.seed,
+            team=team,
         ),
         policy=_policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
@@ -287,7 +296,8 @@ def assemble(r: Recipe, data: Dataset, device: torch.device, start: Tensor | Non
         T=r.outer,
         E=r.inner,
         seed=r.seed,
-        classes=range(data.classes),
+        classes=team.share(range(data.classes)),
+        team=team,
     )
 
 
