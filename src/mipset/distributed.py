@@ -130,6 +130,7 @@ class Processes(Team):
     def __init__(self, environment: Mapping[str, str]) -> None:
         import torch
         import torch.distributed as dist
+        import torch.distributed.nn  # imported later, its default arguments would hold on to the connections for ever
         from torch.distributed.rendezvous import rendezvous
 
         self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
