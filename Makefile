@@ -6,7 +6,7 @@ BIN := .venv/bin
 DEMO := out/demo
 POLICIES := none mdc every-prefix
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow bench lint format clean
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mipset needs Python 3.11 or later: make PYTHON=...")'
@@ -25,6 +25,10 @@ demo: .venv/ready
 
 test: lint
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4
+
+# Every claim of speed against a plain transcription, measured in one run of some minutes on a quiet machine.
+bench: .venv/ready
+	$(BIN)/python benchmarks/bench.py
 
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow

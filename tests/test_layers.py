@@ -21,6 +21,7 @@ AT_ONCE: dict[str, set[str]] = {
     # no torch: what a device needs to open a file
     "errors": set(),
     "extras": {"errors"},
+    "distributed": {"errors"},
     "files": {"extras"},
     "progress": set(),
     "memory": set(),
@@ -34,17 +35,18 @@ AT_ONCE: dict[str, set[str]] = {
     "engines": {"native", *TORCH},
     "networks": {"engines", "errors", *TORCH},
     "augment": {"errors", "randomness", *TORCH},
-    "training": {"augment", "errors", "networks", "randomness", *TORCH},
+    "training": {"augment", "distributed", "errors", "networks", "randomness", *TORCH},
     # the axes, which never import each other
     "synthetic": {"errors", "randomness", "training", *TORCH},
     "matching": {"errors", "networks", *TORCH},
     "subsets": {"errors", *TORCH},
     "sampling": {"errors", "networks", "randomness", "training", *TORCH},
-    "learners": {"errors", "networks", "randomness", "training", *TORCH},
+    "learners": {"distributed", "errors", "networks", "randomness", "training", *TORCH},
     # where they meet
     "condense": {
         *(
             "augment",
+            "distributed",
             "errors",
             "learners",
             "matching",
@@ -56,7 +58,7 @@ AT_ONCE: dict[str, set[str]] = {
         ),
         *TORCH,
     },
-    "recipes": {"errors"},
+    "recipes": {"distributed", "errors"},
     "costs": {"engines", "matching", "networks", "recipes", "synthetic", "training", *TORCH},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
@@ -65,13 +67,14 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     # the doors
-    "cli": {"__init__", "errors", "extras", "progress"},
+    "cli": {"__init__", "distributed", "errors", "extras", "progress"},
     "__init__": {"errors", "extras"},
     "__main__": {"cli"},
 }
 
 # What functions import when they are called, beside what their module has imported at once.
 LATER: dict[str, set[str]] = {
+    "distributed": TORCH,
     "pictures": {"PIL"},
     "data": {"PIL"},
     "files": {"platformdirs"},
@@ -102,6 +105,7 @@ LATER: dict[str, set[str]] = {
 WITHOUT_TORCH = [
     "errors",
     "extras",
+    "distributed",
     "files",
     "progress",
     "memory",

@@ -251,6 +251,10 @@ class Mixed:
     second: Tensor
     share: float
 
+    def part(self, rows: slice) -> Mixed:
+        """Some of the images."""
+        return Mixed(self.images[rows], self.first[rows], self.second[rows], self.share)
+
     def loss(self, scores: Tensor) -> Tensor:
         """Cross-entropy, averaged over the batch, with each label counting by the area it kept."""
         loss = F.cross_entropy(scores, self.first)

@@ -6,6 +6,7 @@ are all there is. Tensors and plain values only; nothing in the file is executed
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,14 +36,21 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
 
 
 def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
-    """Put `parts` where the checkpoint was, and say how many outer iterations are done."""
+    """Put `parts` where the checkpoint was, and say how many outer iterations are done.
+
+    One process of a team needs to see the file; how many there were when it was written does not matter.
+    """
     try:
-        content = torch.load(path, map_location=parts.S.pixels.device, weights_only=True)
+        written = parts.team.first(path.read_bytes)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
+    except OSError as error:
+        raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
+    try:
+        content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
         was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
         pixels, velocity = content["pixels"], content["velocity"]
         policy, learner = content["policy"], content["learner"]
-    except FileNotFoundError as error:
-        raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
     except Exception as error:  # torch raises whatever broken bytes lead it to
         raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
     for name, value in asdict(recipe).items():

@@ -8,13 +8,15 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mipset import __version__
-from mipset.errors import ArtifactError, MipsetError, SettingError
+from mipset.distributed import ALONE, Team, joined
+from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
 from mipset.extras import missing
 from mipset.progress import Progress, duration
 
@@ -49,38 +51,65 @@ def _main(arguments: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a bar or a file name that the terminal's encoding lacks
     try:
-        chosen = parser().parse_args(arguments)
-        run: Callable[[argparse.Namespace], None] = chosen.run
-        run(chosen)
-        sys.stdout.flush()
-    except MipsetError as error:
+        with joined() as team:
+            return _run(arguments, team)
+    except TeamError as error:
         return _complain(str(error))
-    except KeyboardInterrupt as interrupt:
-        return _complain(str(interrupt) or "interrupted; nothing was written.")
+    except KeyboardInterrupt:  # before the others have come
+        return _complain("interrupted; nothing was written.")
+
+
+def _run(arguments: list[str], team: Team) -> int:
+    try:
+        with _only_the_leader_is_heard(team):
+            chosen = parser().parse_args(arguments, argparse.Namespace(team=team))
+            if team.size > 1 and chosen.run is not condense:
+                raise SettingError(
+                    f"mipset {chosen.verb} runs in one process: start it without torchrun, which only condense can use."
+                )
+            run: Callable[[argparse.Namespace], None] = chosen.run
+            run(chosen)
+            sys.stdout.flush()
+    except (KeyboardInterrupt, TeamError) as stop:
+        sentence = str(stop) or "interrupted"
+        return _complain(sentence if sentence.endswith(".") else f"{sentence}; nothing was written.", team)
+    except MipsetError as error:
+        return _complain(str(error), team)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "alloc" not in str(error) and "memory" not in str(error):
             raise
-        return _complain("there is not enough memory for this: try a smaller --width, --real-batch or --ipc.")
+        return _complain("there is not enough memory for this: try a smaller --width, --real-batch or --ipc.", team)
     except BrokenPipeError:  # whoever read our output has seen enough
         _forget_output()
         return 0
     except OSError as error:  # such as a full disk behind our output
         _forget_output()
-        return _complain(f"{error}.")
+        return _complain(f"{error}.", team)
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        return _complain(str(missing(str(error.name), "this")))
+        return _complain(str(missing(str(error.name), "this")), team)
     return 0
 
 
-def _complain(sentence: str) -> int:
-    _say(sentence)
+def _complain(sentence: str, team: Team = ALONE) -> int:
+    words = team.last_words(sentence)
+    if words is not None:
+        _say(words)
     return 2
 
 
 def _say(sentence: str) -> None:
     print("mipset:", " ".join(sentence.split()), file=sys.stderr)  # one line, whatever a file name holds
+
+
+@contextmanager
+def _only_the_leader_is_heard(team: Team) -> Iterator[None]:
+    if team.leads:
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 def _forget_output() -> None:
@@ -92,7 +121,7 @@ def parser() -> Parser:
     """All verbs and flags."""
     top = Parser(prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set.")
     top.add_argument("--version", action="version", version=f"mipset {__version__}")
-    verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
+    verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB", dest="verb")
 
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
@@ -174,7 +203,9 @@ def _add_data_flags(verb: argparse.ArgumentParser) -> None:
 
 def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    verb.add_argument("--threads", metavar="K", type=int, help="of the CPU (default: one for each core)")
+    verb.add_argument(
+        "--threads", metavar="K", type=int, help="of the CPU (default: every core, or a share of them under torchrun)"
+    )
     verb.add_argument(
         "--compile",
         choices=COMPILE,
@@ -184,11 +215,15 @@ def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
 
 
 def condense(chosen: argparse.Namespace) -> None:
-    """Condense DATASET into one file, of which every prefix is a training set."""
-    if chosen.out is not None:
-        _refuse_to_overwrite(chosen.out, chosen.force)
-    elif not chosen.dry_run:
+    """Condense DATASET into one file, of which every prefix is a training set.
+
+    Several processes share the work if torchrun starts them: torchrun --nproc-per-node 2 -m mipset condense ...
+    """
+    team: Team = chosen.team
+    if chosen.out is None and not chosen.dry_run:
         raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
+    if chosen.out is not None and team.leads:
+        _refuse_to_overwrite(chosen.out, chosen.force)
     if chosen.dry_run and chosen.resume:
         raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
     if chosen.start is not None and chosen.init is not None:
@@ -199,7 +234,7 @@ def condense(chosen: argparse.Namespace) -> None:
     real = _load(chosen.dataset, **loaded_with)
     from mipset import checkpoint
     from mipset.condense import condense
-    from mipset.recipes import assemble, pack
+    from mipset.recipes import assemble, flag_of, pack
 
     first, origin = _first_pixels(chosen.start, recipe, real)
     engine = _engine(chosen, device, lambda: _cost(recipe, real).run_flops)
@@ -207,9 +242,13 @@ def condense(chosen: argparse.Namespace) -> None:
     if chosen.dry_run:
         _tell_cost(recipe, real, device, engine, first, made_by)
         return
-    parts = assemble(recipe, real, device, first, engine)
+    parts = assemble(recipe, real, device, first, engine, team)
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
     sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
+    flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
+    team.agree(
+        {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
+    )
     done = checkpoint.resume(waiting, parts, recipe, sources) if chosen.resume else 0
     if done == recipe.outer:
         raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
@@ -220,13 +259,17 @@ def condense(chosen: argparse.Namespace) -> None:
             for step in condense(parts, done):
                 note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
-                if step.outer_done and step.t < recipe.outer and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    checkpoint.save(waiting, step, recipe, sources)
-                    done, saved = step.t, time.monotonic()
-        except KeyboardInterrupt as interrupt:
+                if step.outer_done and step.t < recipe.outer:
+                    if team.leads and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        checkpoint.save(waiting, step, recipe, sources)
+                        done, saved = step.t, time.monotonic()
+                    done = int(team.first(str(done).encode))  # any process may have to say it
+        except (KeyboardInterrupt, TeamError) as stop:
             how = f"add --resume to go on after outer iteration {done}" if done else "nothing was written"
-            raise KeyboardInterrupt(f"interrupted; {how}.") from interrupt
+            raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}; {how}.") from stop
     assert step is not None
+    if not team.leads:
+        return
     artifact = pack(step, recipe, real, made_by)
     artifact.write(chosen.out)
     waiting.unlink(missing_ok=True)
@@ -530,15 +573,17 @@ def _device(chosen: argparse.Namespace) -> torch.device:
     from mipset.memory import keep_freed_memory
 
     keep_freed_memory()
-    if chosen.threads is not None:
-        if not 1 <= chosen.threads <= MOST_THREADS:
-            raise SettingError(f"--threads cannot be {chosen.threads}: choose from 1 to {MOST_THREADS}.")
-        torch.set_num_threads(chosen.threads)
+    team: Team = chosen.team
+    threads = team.threads(_cores()) if chosen.threads is None else chosen.threads
+    if threads is not None:
+        if not 1 <= threads <= MOST_THREADS:
+            raise SettingError(f"--threads cannot be {threads}: choose from 1 to {MOST_THREADS}.")
+        torch.set_num_threads(threads)
     name = chosen.device if chosen.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names that are devices no more
-            device = torch.device(name)
+            device = torch.device(team.device(name))
             torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise SettingError(f"--device cannot be {name!r} on this machine: choose cpu, or leave it out.") from error

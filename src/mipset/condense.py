@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from mipset.augment import Augmentation
+from mipset.distributed import ALONE, Team
 from mipset.errors import DivergedError
 from mipset.learners import Learner
 from mipset.matching import Objective
@@ -47,7 +48,8 @@ class Parts:
     T: int
     E: int
     seed: int
-    classes: Sequence[int]  # those that this process updates; S is always whole
+    classes: Sequence[int]  # those that this process updates; S is whole after every outer iteration
+    team: Team = ALONE  # the processes that update the others
 
     def number(self, t: int, e: int) -> int:
         """How many inner iterations of the run come before this one."""
@@ -65,7 +67,7 @@ class Step:
 
     @property
     def outer_done(self) -> bool:
-        """Whether this inner iteration was the last of its outer iteration: S is clamped, the policy has decided."""
+        """Whether this inner iteration closed an outer one: S is clamped and whole, and the policy has decided."""
         return self.e == self.parts.E
 
     @property
@@ -76,22 +78,24 @@ class Step:
 
 def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
     """Run Algorithm 1 from outer iteration `done + 1`, and yield after every inner iteration."""
-    S, policy, T, E = parts.S, parts.policy, parts.T, parts.E
+    S, policy, team, T, E = parts.S, parts.policy, parts.team, parts.T, parts.E
     for t in range(done + 1, T + 1):  # outer loop
         θ = parts.learner.start(t)
-        F = torch.zeros(S.C, S.N)
+        F, losses = torch.zeros(S.C, S.N), S.pixels.new_zeros(S.C)
         for e in range(1, E + 1):  # inner loop
-            losses = []
             for c in parts.classes:  # class loop
-                loss_c, F_c = update_class(parts, θ, t, e, c)
-                losses.append(loss_c)
+                losses[c], F_c = update_class(parts, θ, t, e, c)
                 F[c] += F_c / E
-            loss = _finite(torch.stack(losses).mean().item(), t, e)
+            team.complete(losses, parts.classes)
+            loss = _finite(losses.mean().item(), t, e)
             if e < E:  # after the last match nobody looks at θ again
                 parts.learner.advance(θ, parts.number(t, e))
                 yield Step(parts, t, e, loss)
         S.clamp()
+        for whole in (S.pixels, S.velocity):
+            team.complete(whole, parts.classes, dim=1)
         if policy.measures(t):
+            team.complete(F, parts.classes)
             policy.select(t, F)
         yield Step(parts, t, E, loss)
 

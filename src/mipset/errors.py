@@ -5,7 +5,8 @@ MipsetError             anything below; the command line prints it as one senten
 ├── DataError           a dataset that is missing, incomplete, or not what it says it is
 ├── ArtifactError       a condensed-set file that is missing, truncated, altered, or from elsewhere
 ├── MissingExtraError   a part of mipset that needs a package which is not installed
-└── DivergedError       a value stopped being finite during condensation or evaluation
+├── DivergedError       a value stopped being finite during condensation or evaluation
+└── TeamError           a process of a run of several has ended, or could not be reached
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class MissingExtraError(MipsetError):
 
 class DivergedError(MipsetError):
     """A value stopped being finite during condensation or evaluation."""
+
+
+class TeamError(MipsetError):
+    """A process of a run of several has ended, or could not be reached."""
 
 
 def choices(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from mipset.distributed import ALONE, Team
 from mipset.networks import Network, fresh
 from mipset.randomness import Purpose, generator, key, shuffled_batch
 from mipset.training import Images, TrainingRule
@@ -62,9 +63,10 @@ class TrainedOnReal(Learner):
         seed: int,
         pool: int = 1,
         life: int = 1,
+        team: Team = ALONE,
     ) -> None:
         self.build, self.images, self.rule = build, images, rule
-        self.batch, self.batches, self.seed = batch, batches, seed
+        self.batch, self.batches, self.seed, self.team = batch, batches, seed, team
         self.pool, self.life = pool, life
         self._places: dict[int, _Place] = {}
         self._turn = 0
@@ -100,4 +102,5 @@ class TrainedOnReal(Learner):
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            self.rule.step(theta, self._places[self._turn].optimiser, *self.images.batch(order), draws)
+            optimiser = self._places[self._turn].optimiser
+            self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from mipset.distributed import ALONE, Team
 from mipset.errors import DivergedError, SettingError, choices
 
 if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not installed
@@ -277,9 +278,17 @@ def network_builder(
 
 
 def assemble(
-    r: Recipe, data: Dataset, device: torch.device, start: Tensor | None = None, engine: Engine | None = None
+    r: Recipe,
+    data: Dataset,
+    device: torch.device,
+    start: Tensor | None = None,
+    engine: Engine | None = None,
+    team: Team = ALONE,
 ) -> Parts:
-    """The parts of Algorithm 1 for this recipe and these data; `start` holds first pixels in place of the recipe's."""
+    """The parts of Algorithm 1 for this recipe and these data, as one process of a team needs them.
+
+    `start` holds first pixels in place of the recipe's, `engine` computes networks in place of plain torch.
+    """
     import torch
 
     from mipset.condense import Parts
@@ -289,6 +298,10 @@ def assemble(
     from mipset.training import Images
 
     check_fit(r, data)
+    if team.size > data.classes:
+        raise SettingError(
+            f"{team.size} processes cannot share {data.classes} classes: start {data.classes} or fewer in all."
+        )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form = formation(r.factor)
@@ -319,6 +332,7 @@ def assemble(
             seed=r.seed,
             pool=r.pool,
             life=r.life,
+            team=team,
         ),
         policy=policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
@@ -326,7 +340,8 @@ def assemble(
         T=r.outer,
         E=r.inner,
         seed=r.seed,
-        classes=range(data.classes),
+        classes=team.share(range(data.classes)),
+        team=team,
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mipset.augment import Augmentation, cutmix
+from mipset.distributed import ALONE, Team
 from mipset.networks import Network
 
 
@@ -80,15 +81,20 @@ class TrainingRule:
         images: Tensor,
         labels: Tensor,
         generator: torch.Generator,
+        team: Team = ALONE,
     ) -> None:
-        """One step on normalised images."""
+        """One step on normalised images. Draws are made for all of them, whoever looks at them: all take one step."""
         size = (images.shape[2], images.shape[3])
         draw = self.augmentation.draw(generator, size, images=len(images))
         mixed = cutmix(draw(images), labels, generator, self.mix)
         optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
-            loss = mixed.loss(theta(mixed.images))
-        loss.backward()  # type: ignore[no-untyped-call]
+
+        def loss(rows: slice) -> Tensor:
+            part = mixed.part(rows)
+            with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
+                return part.loss(theta(part.images))
+
+        team.backward(loss, len(images), theta.parameters())
         optimiser.step()
 
 

@@ -1,0 +1,90 @@
+"""What a second process is worth: the same condensation in one process and shared by two, each of one thread.
+
+Both run `mipset condense` on random images of CIFAR's shape, twice in alternation, and the best time counts: that
+of one inner iteration, in which ten classes are matched and the network learns from 512 images, the first excepted.
+Prints the ratio, which should be 1.7 or more where two cores are free. Usage: ranks.py [WIDTH]
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mipset import cli
+from mipset.progress import Progress
+
+ROUNDS, INNER, CLASSES, PER_CLASS = 2, 5, 10, 100
+SETTINGS = [
+    *("--ipc", "10", "--policy", "mdc", "--outer", "1", "--inner", str(INNER), "--train-images", "512"),
+    *("--threads", "1", "--compile", "on", "--force"),
+]
+
+
+class Timed(Progress):
+    """A progress bar that also prints when each inner iteration was over."""
+
+    def advance(self, amount: float, note: str = "") -> None:
+        super().advance(amount, note)
+        print("at", time.perf_counter(), flush=True)
+
+
+def random_dataset(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(CLASSES * PER_CLASS) % CLASSES
+    images = rng.integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
+    np.savez(path, train_images=images, train_labels=labels, test_images=images[:50], test_labels=labels[:50])
+
+
+def seconds(processes: int, folder: Path, width: int) -> float:
+    """For one inner iteration: the fastest, without the first, and the last, after which no network learns."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, __file__, "condense", f"npz:{folder / 'random.npz'}", "--out", str(folder / "set")]
+    team = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
+    started = [
+        subprocess.Popen(
+            [*command, *SETTINGS, "--width", str(width)],
+            env={**os.environ, **team, "MASTER_PORT": port, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(processes)
+    ]
+    printed, *_ = [process.communicate(timeout=300)[0] for process in started]
+    times = [float(line.split()[1]) for line in printed.splitlines() if line.startswith("at ")]
+    return min(times[e] - times[e - 1] for e in range(1, INNER - 1))
+
+
+def measured(width: int) -> tuple[float, float]:
+    """The best time of one process and of two."""
+    best = {1: float("inf"), 2: float("inf")}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        random_dataset(folder / "random.npz")
+        for _ in range(ROUNDS):
+            for processes in best:
+                best[processes] = min(best[processes], seconds(processes, folder, width))
+    return best[1], best[2]
+
+
+def main() -> None:
+    if "condense" in sys.argv:
+        setattr(cli, "Progress", Timed)  # noqa: B010
+        cli.main(sys.argv[1:])
+    width = int((*sys.argv[1:], "64")[0])
+    one, two = measured(width)
+    print(f"one inner iteration: 10 classes of 10 images, 512 images to learn from, ConvNet-3 of width {width}")
+    print(f"one process of one thread {one:.2f} s, two {two:.2f} s: {one / two:.2f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,417 @@
+"""Several processes for one run: real ones, over the loopback, at toy size.
+
+Two processes give bit for bit what one gives that adds up the gradients of both halves of every training batch. One
+that takes a batch as a whole rounds differently: by 2e-7 of a pixel's range as a rule, after ten outer iterations too.
+Where an activation stands at the kink of ReLU, rounding decides to which side it falls, and some pixels move by more.
+The tests allow for one grey level (`LEVEL`), and for a hundredth of it in the mean; selections have to be the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+import mipset
+from mipset import checkpoint, cli
+from mipset.condense import condense
+from mipset.data import Dataset
+from mipset.distributed import ALONE, ENDED, Alone, Team, joined
+from mipset.errors import SettingError
+from mipset.recipes import Recipe, assemble
+
+SOURCE = str(Path(mipset.__file__).parents[1])
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+SECONDS = 120  # no test waits longer than this, whatever hangs
+LEVEL = 1 / 255
+SMALL = [
+    *("--ipc", "4", "--policy", "mdc", "--period", "1", "--width", "8", "--depth", "2", "--outer", "5", "--inner", "2"),
+    *("--real-batch", "8", "--train-images", "30", "--train-batch", "15", "--pixel-lr", "0.05", "--threads", "1"),
+]
+
+# Keeps a checkpoint after every outer iteration and a copy of each; DIES names a process that is killed in the fourth,
+# FAILS one that runs out of memory there.
+DRIVER = """
+import faulthandler, os, shutil, signal, sys
+faulthandler.dump_traceback_later(60)  # where it hangs, if it does
+from mipset import checkpoint, cli, learners
+rank = os.environ.get("RANK")
+cli.CHECKPOINT_SECONDS = -1
+save, start = checkpoint.save, learners.TrainedOnReal.start
+def save_and_keep(path, step, *rest):
+    save(path, step, *rest)
+    shutil.copy(path, f"{path}-{step.t}")
+def start_or_end(self, t):
+    if t == 4 and rank == os.environ.get("DIES"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if t == 4 and rank == os.environ.get("FAILS"):
+        raise MemoryError
+    return start(self, t)
+checkpoint.save, learners.TrainedOnReal.start = save_and_keep, start_or_end
+cli.main(sys.argv[1:])
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a process left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> list[str]:
+        """Our sentences: torchrun has its own words."""
+        return [line for line in self.err.splitlines() if line.startswith("mipset: ")]
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a command in a session of its own; what is left of it is ended after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one(command: Sequence[object], cwd: Path = tmp_path, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONWARNINGS": "error", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate(timeout=SECONDS)
+    assert SOURCE not in err, err  # a traceback of ours
+    return Ended(process.returncode, out, err)
+
+
+@pytest.fixture
+def torchrun(start: Start) -> Callable[..., Ended]:
+    """The real thing."""
+
+    def run(processes: int, *arguments: object, **environment: str) -> Ended:
+        # as a user's shell would: warnings of torchrun are not ours
+        return end(start([*TORCHRUN, processes, *arguments], **environment, PYTHONWARNINGS="default"))
+
+    return run
+
+
+@pytest.fixture
+def ranks(start: Start) -> Callable[..., list[Ended]]:
+    """The processes that torchrun would start, without it: what each of them says can be told apart."""
+
+    def run(commands: Sequence[Sequence[object]], folders: Sequence[Path] = (), **environment: str) -> list[Ended]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        size = str(len(commands))
+        team = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "GROUP_RANK": "0"}
+        team |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
+        started = [
+            start([sys.executable, *command], *folders[rank : rank + 1], RANK=str(rank), LOCAL_RANK=str(rank), **team)
+            for rank, command in enumerate(commands)
+        ]
+        return [end(process) for process in started]
+
+    return run
+
+
+@pytest.fixture
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("driver") / "driver.py"
+    path.write_text(DRIVER, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pets(toy: Dataset, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Three classes, which two processes cannot share evenly."""
+    path = tmp_path_factory.mktemp("data") / "pets.npz"
+    arrays: dict[str, Any] = {"train_images": toy.train.images, "train_labels": toy.train.labels}
+    np.savez(path, **arrays, test_images=toy.test.images, test_labels=toy.test.labels)
+    return f"npz:{path}"
+
+
+class Parted(Alone):
+    """One process that adds up what `parts` would find for their shares of a batch."""
+
+    parts = 2
+
+    def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
+        learning, total = list(parameters), torch.zeros(())
+        edges = [count * k // self.parts for k in range(self.parts + 1)]
+        for first, last in itertools.pairwise(edges):
+            found = torch.autograd.grad(loss(slice(first, last)) * ((last - first) / count), learning)
+            total = total + torch.cat([gradient.flatten() for gradient in found])
+        torch.nn.utils.vector_to_parameters(total, (grads := [torch.zeros_like(p) for p in learning]))
+        for parameter, gradient in zip(learning, grads, strict=True):
+            parameter.grad = gradient
+
+
+def content(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = torch.load(path, weights_only=True)
+    return found
+
+
+def alone(found: dict[str, Any], data: Dataset, team: Team = ALONE) -> dict[str, Any]:
+    """What one process has where several have `found`."""
+    parts = assemble(Recipe(**found["recipe"]), data, torch.device("cpu"), team=team)
+    for step in condense(parts):
+        if step.outer_done and step.t == found["done"]:
+            break
+    return {"pixels": parts.S.pixels, "velocity": parts.S.velocity, "policy": parts.policy.state()}
+
+
+def selections(policy: dict[str, Any]) -> list[list[int]]:
+    return [state["chosen"] for state in policy.get("classes", [policy])]
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    difference = (found - expected).abs()
+    assert float(difference.max()) < LEVEL
+    assert float(difference.mean()) < LEVEL / 100
+
+
+def assert_images_close(found: Path, expected: Path) -> None:
+    ours, theirs = (mipset.read(path).images.astype(int) for path in (found, expected))
+    assert np.abs(ours - theirs).max() <= 1
+    assert (ours != theirs).mean() < 0.01
+
+
+# A process of a team of three that checks what a team promises.
+PROMISES = """
+import argparse, torch
+from pathlib import Path
+from mipset import cli
+from mipset.augment import IDC, Operation
+from mipset.distributed import joined
+from mipset.networks import ConvNet, fresh
+from mipset.training import TrainingRule
+
+CPU = torch.device("cpu")
+rule = TrainingRule(0.1, 0.9, 5e-4, IDC((Operation.COLOR, Operation.CROP)), mix=1.0)
+
+def trained(batch, *team):
+    theta = fresh(lambda: ConvNet(3, 4, (8, 8), 6, 2), 1, CPU)
+    optimiser = rule.optimiser(theta)
+    for step in range(3):
+        draws = torch.Generator().manual_seed(step)
+        images, labels = torch.randn(batch, 3, 8, 8, generator=draws), torch.arange(batch) % 4
+        rule.step(theta, optimiser, images, labels, draws, *team)
+    gradients = torch.cat([p.grad.flatten() for p in theta.parameters()])
+    return torch.cat([p.detach().flatten() for p in theta.parameters()]), gradients
+
+with joined() as team:
+    assert team.size == 3 and team.leads == (team.rank == 0)
+    for batch in (9, 7, 2, 1):  # even and uneven shares, and empty ones
+        found, expected = trained(batch, team), trained(batch)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        assert team.first(lambda: found[0].numpy().tobytes()) == found[0].numpy().tobytes()  # the same in all
+    whole = torch.full((2, 5), float(team.rank))
+    team.complete(whole, team.share(range(5)), dim=1)
+    assert whole.tolist() == [[0, 1, 1, 2, 2]] * 2
+    odd = torch.tensor([0.1, float("nan"), 1e-40])
+    team.complete(odd, [team.rank])
+    assert odd[0] == torch.tensor(0.1) and odd[1].isnan() and odd[2] == torch.tensor(1e-40)
+    for content in (b"", b"x", bytes(range(256)) * 5000):
+        assert team.first(lambda: content if team.rank == 0 else 1 / 0) == content
+    team.agree({"--seed": "0"})
+    cli._device(argparse.Namespace(team=team, device="auto", threads=None))
+    assert torch.get_num_threads() == max(1, cli._cores() // 3)
+    optimiser = rule.optimiser(fresh(lambda: ConvNet(3, 4, (8, 8), 6, 2), 1, CPU))  # brings in the last of torch
+left = [Path(task, "comm").read_text() for task in Path("/proc/self/task").glob("*")]
+assert not any("gloo" in name for name in left), left  # a thread that is left may end the process in its own way
+print("kept")
+"""
+
+
+def test_what_a_team_promises(ranks: Callable[..., list[Ended]]) -> None:
+    """Gradients and steps of the whole batch, whatever the shares; merged tensors; one reader."""
+    for process in ranks([["-c", PROMISES]] * 3):
+        assert (process.code, process.out) == (0, "kept\n"), process.err
+
+
+def test_shares_are_all_of_it_once_and_alike() -> None:
+    for count, size in [(10, 3), (3, 2), (2, 3), (0, 2), (5, 5)]:
+        parts = [list(Alone(rank, size).share(range(count))) for rank in range(size)]
+        assert [item for part in parts for item in part] == list(range(count))
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_alone_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    for names in ([], ["WORLD_SIZE"], ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]):
+        with monkeypatch.context() as patch:
+            for name in names:
+                patch.setenv(name, "1")
+            with joined() as team:
+                assert team is ALONE
+    assert (ALONE.rank, ALONE.size, ALONE.threads(8), ALONE.device("cuda:1")) == (0, 1, None, "cuda:1")
+
+
+def test_more_processes_than_classes(toy: Dataset, recipe: Recipe) -> None:
+    with pytest.raises(SettingError, match="4 processes cannot share 3 classes: start 3 or fewer"):
+        assemble(recipe, toy, torch.device("cpu"), team=Alone(0, 4))
+
+
+def test_other_verbs_have_no_use_for_a_team(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli._run(["evaluate", "x"], Alone(0, 2)) == 2
+    said = capfd.readouterr().err
+    assert (
+        said == "mipset: mipset evaluate runs in one process: start it without torchrun, which only condense can use.\n"
+    )
+
+
+@pytest.fixture
+def here(pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """One process, which is this one."""
+
+    def run(name: str, *arguments: object) -> Path:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["condense", pets, "--out", name, *SMALL, *map(str, arguments)])
+        assert ended.value.code == 0
+        return tmp_path / name
+
+    return run
+
+
+class TestTheSameRun:
+    def test_one_process_of_torchrun(
+        self, torchrun: Callable[..., Ended], here: Callable[..., Path], pets: str, tmp_path: Path
+    ) -> None:
+        """Byte for byte."""
+        ended = torchrun(1, "-m", "mipset", "condense", pets, "--out", "one", *SMALL)
+        assert ended.code == 0, ended.err
+        assert ended.out.startswith("one: 4 images for each of 3 classes, ")
+        assert (tmp_path / "one").read_bytes() == here("none").read_bytes()
+
+    def test_two_processes(self, torchrun: Callable[..., Ended], driver: Path, pets: str, tmp_path: Path) -> None:
+        ended = torchrun(2, driver, "condense", pets, "--out", "two", *SMALL)
+        assert ended.code == 0, ended.err
+        assert ended.out.count("two: 4 images for each of 3 classes, ") == 1
+        assert ended.said == []
+        assert not (tmp_path / "two.checkpoint").exists()
+        data, found = mipset.load(pets), content(tmp_path / "two.checkpoint-4")
+        parted, whole = alone(found, data, Parted()), alone(found, data)
+        assert torch.equal(found["pixels"], parted["pixels"])
+        assert torch.equal(found["velocity"], parted["velocity"])
+        assert found["policy"] == parted["policy"]
+        assert_close(found["pixels"], whole["pixels"])
+        assert selections(found["policy"]) == selections(whole["policy"])
+        assert len(set(selections(whole["policy"])[0])) > 1, "only one size was ever selected: the test shows little"
+
+    def test_three_processes_of_ten_classes(
+        self, ranks: Callable[..., list[Ended]], driver: Path, tmp_path: Path
+    ) -> None:
+        flags = [*SMALL, "--policy", "mdc-per-class", "--outer", 4]
+        first, *others = ranks([[driver, "condense", "fashion-mini", "--out", "three", *flags]] * 3)
+        assert first.code == 0, first.err
+        assert first.out.startswith("three: 4 images for each of 10 classes, ")
+        assert [(process.code, process.out, process.said) for process in others] == [(0, "", [])] * 2
+        found = content(tmp_path / "three.checkpoint-3")
+        whole = alone(found, mipset.load("fashion-mini"))
+        assert_close(found["pixels"], whole["pixels"])
+        assert selections(found["policy"]) == selections(whole["policy"])
+
+
+class TestEnds:
+    @pytest.mark.parametrize("dies", ["0", "1"])
+    def test_a_process_is_killed_and_one_goes_on(
+        self,
+        torchrun: Callable[..., Ended],
+        here: Callable[..., Path],
+        driver: Path,
+        pets: str,
+        tmp_path: Path,
+        dies: str,
+    ) -> None:
+        """Also the one that prints and writes: then the other speaks."""
+        ended = torchrun(2, driver, "condense", pets, "--out", "x", *SMALL, DIES=dies)
+        assert ended.code != 0
+        assert ended.said == [f"mipset: {ENDED}; add --resume to go on after outer iteration 3."]
+        assert not (tmp_path / "x").exists()
+        assert_images_close(here("x", "--resume"), here("whole"))
+        assert not (tmp_path / "x.checkpoint").exists()
+
+    def test_one_process_stops_and_two_go_on(
+        self,
+        ranks: Callable[..., list[Ended]],
+        here: Callable[..., Path],
+        pets: str,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """The second does not see the folder of the first, as on another machine."""
+        save = checkpoint.save
+
+        def save_and_interrupt(*given: Any) -> None:
+            save(*given)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cli, "CHECKPOINT_SECONDS", -1)
+            patch.setattr(checkpoint, "save", save_and_interrupt)
+            with pytest.raises(SystemExit):
+                cli.main(["condense", pets, "--out", str(tmp_path / "x"), *SMALL])
+        (tmp_path / "elsewhere").mkdir()
+        command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--resume"]
+        ended = ranks([command] * 2, [tmp_path, tmp_path / "elsewhere"])
+        assert [process.code for process in ended] == [0, 0], ended
+        assert_images_close(tmp_path / "x", here("whole"))
+        assert not list((tmp_path / "elsewhere").iterdir())
+
+    def test_one_process_fails(self, ranks: Callable[..., list[Ended]], driver: Path, pets: str) -> None:
+        """The first says what happened to the second."""
+        ended = ranks([[driver, "condense", pets, "--out", "x", *SMALL]] * 2, FAILS="1")
+        assert [process.code for process in ended] == [2, 2]
+        assert [process.out for process in ended] == ["", ""]
+        (said,) = ended[0].said + ended[1].said
+        assert said.startswith("mipset: there is not enough memory for this: ")
+
+
+class TestBadInput:
+    """One sentence, exit code 2 in each process, and nothing written."""
+
+    def test_of_torchrun(self, torchrun: Callable[..., Ended], pets: str, tmp_path: Path) -> None:
+        ended = torchrun(2, "-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--ipc", "-1")
+        assert ended.code != 0
+        assert ended.said == ["mipset: --ipc cannot be -1: it must be at least 1 and at most 1e+30."]
+        assert "exitcode  : 2" in ended.err
+        assert not list(tmp_path.iterdir())
+
+    def test_of_one_process(self, ranks: Callable[..., list[Ended]], pets: str, tmp_path: Path) -> None:
+        command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--seed"]
+        ended = ranks([[*command, 4], [*command, 5]])
+        assert [process.code for process in ended] == [2, 2]
+        assert [process.out for process in ended] == ["", ""]
+        (said,) = ended[0].said + ended[1].said
+        assert "process 1 has --seed 5, but process 0 has 4: start every process of a run with the same" in said
+        assert not list(tmp_path.iterdir())
