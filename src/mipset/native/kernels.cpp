@@ -32,6 +32,7 @@ constexpr int LANES = 4, COLUMNS = 4;
 #endif
 constexpr int ROWS = 6;  // rows of a product that are summed up in registers
 constexpr int OUT = 4, IN = 6, PLACES = IN * IN;
+constexpr long CACHE = 900 * 1024;  // bytes that a thread works on at a time
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef int Mask __attribute__((vector_size(LANES * sizeof(float))));
@@ -55,7 +56,8 @@ inline void write(float* to, Vector value, int count) {
     else store_some(to, value, count);
 }
 
-inline int padded(int channels) { return (channels + LANES - 1) / LANES * LANES; }
+inline long over(long count, long size) { return (count + size - 1) / size; }  // how many of that size it takes
+inline int padded(int channels) { return int(over(channels, LANES)) * LANES; }
 
 struct Free { void operator()(float* memory) const { std::free(memory); } };
 using Buffer = std::unique_ptr<float, Free>;
@@ -128,7 +130,7 @@ inline void both_ways(const Vector* from, Vector* to) {  // columns, then rows, 
 
 struct Grid {
     int height, width, down, across;
-    Grid(int h, int w) : height(h), width(w), down((h + OUT - 1) / OUT), across((w + OUT - 1) / OUT) {}
+    Grid(int h, int w) : height(h), width(w), down(int(over(h, OUT))), across(int(over(w, OUT))) {}
     long per_image() const { return long(down) * across; }
 };
 
@@ -255,8 +257,9 @@ int convolve_as(const float* x, const float* g, long co_step, long ci_step, cons
     const Grid grid(h, w);
     const int wide = padded(co), deep = ci / Kind::DEPTH;
     const long tiles = n * grid.per_image();
-    const long room = std::max<long>(ROWS, 900 * 1024 / (PLACES * sizeof(float) * (deep + wide)) / ROWS * ROWS);
-    const long chunk = std::min(room, tiles), chunks = (tiles + chunk - 1) / chunk;
+    const long room = std::max<long>(ROWS, CACHE / (PLACES * sizeof(float) * (deep + wide)));
+    const long share = over(tiles, threads), chunk = over(over(share, over(share, room)), ROWS) * ROWS;
+    const long chunks = over(tiles, chunk);
     Buffer filters = buffer(std::size_t(PLACES) * deep * wide);
     Buffer work = buffer(std::size_t(threads) * PLACES * chunk * (deep + wide));
     if (!filters || !work) return 0;
@@ -310,7 +313,7 @@ int weight_gradients_as(const float* x, const float* slopes, const long* ends, i
         const long begin = (s ? ends[s - 1] : 0) * grid.per_image(), end = ends[s] * grid.per_image();
         std::memset(dU.get(), 0, std::size_t(PLACES) * ci * wide * sizeof(float));
         for (long first = begin; first < end; first += most) {
-            const long count = (std::min(most, end - first) + Kind::DEPTH - 1) / Kind::DEPTH;
+            const long count = over(std::min(most, end - first), Kind::DEPTH);
 #pragma omp parallel num_threads(threads)
             {
 #pragma omp for schedule(static)
