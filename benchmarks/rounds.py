@@ -59,14 +59,14 @@ def contenders(*setups: tuple[Any, ...]) -> Iterator[list[Contender]]:
             contender.close()
 
 
-def best(turns: Sequence[tuple[Contender, Sequence[str]]], rounds: int) -> list[dict[str, float]]:
-    """The shortest time of each piece of work of each contender, after a round that does not count."""
+def best(turns: Sequence[tuple[Contender, Sequence[str]]], rounds: int, warm: int = 1) -> list[dict[str, float]]:
+    """The shortest time of each piece of work of each contender, after `warm` rounds that do not count."""
     times: list[dict[str, float]] = [{} for _ in turns]
-    for number in range(rounds + 1):
+    for number in range(warm + rounds):
         for (contender, names), shortest in zip(turns, times, strict=True):
             for name in names:
                 seconds = contender.seconds(name)
-                if number:
+                if number >= warm:
                     shortest[name] = min(seconds, shortest.get(name, seconds))
     return times
 
