@@ -226,7 +226,8 @@ def evaluation_rows(threads: int) -> list[Row]:
 
 def ranks_rows() -> list[Row]:
     """Two processes for one run."""
-    one, two = ranks.measured(width=64)
+    found = ranks.measured(width=64)
+    one, two = found[1][0], found[2][0]
     return [("two ranks of one thread", ">= 1.7x", f"{one / two:.2f}x: {two:.2f} s, one rank {one:.2f} s")]
 
 

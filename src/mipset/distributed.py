@@ -138,7 +138,7 @@ class Processes(Team):
         self.local_size = int(environment.get("LOCAL_WORLD_SIZE", "1"))
         self.machine = environment.get("GROUP_RANK", str(self.rank))
         for number in SIGNALS:
-            signal.signal(number, self._stop)
+            signal.signal(number, signal.SIG_DFL)  # while torch waits for the others, Python cannot answer a signal
         self._gpus = torch.cuda.is_available() and dist.is_nccl_available()
         self._joined = True
         backend = "cpu:gloo,cuda:nccl" if self._gpus else "gloo"
@@ -151,6 +151,8 @@ class Processes(Team):
                 f"process {self.rank} of {self.size} did not meet the others at {at}: start all of them with torchrun, "
                 f"and see that the machines reach each other."
             ) from error
+        for number in SIGNALS:
+            signal.signal(number, self._stop)
 
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
         import torch
