@@ -24,6 +24,7 @@ import torch
 from mipset.condense import condense
 from mipset.costs import cost
 from mipset.data import Dataset, Split
+from mipset.engines import native
 from mipset.learners import Learner
 from mipset.memory import keep_freed_memory
 from mipset.networks import Network
@@ -91,7 +92,7 @@ def measure(place: Place) -> tuple[float, float]:
     """Seconds of matching all classes once, and of one training step: the best after the first."""
     keep_freed_memory()
     recipe = place.recipe
-    parts = assemble(recipe, place.data, torch.device("cpu"))
+    parts = assemble(recipe, place.data, torch.device("cpu"), engine=native())
     watch = Stopwatch(parts.learner)
     matches, steps = [], []
     start = time.perf_counter()
