@@ -1,8 +1,8 @@
 """Ideas that might buy the same accuracy with less work, each given the processor time of the plain recipe.
 
-Condenses CIFAR-10 by the recipe `cifar10-cpu` with 15 outer iterations and policy every-prefix, or with one idea and as many
-outer iterations as take as long on one core; then trains three networks on each of five sizes (protocol quick). Prints one
-line for each. Usage: less_work.py [IDEA:SEED ...], such as less_work.py plain:0 pool:0; all ideas with seed 0 by default.
+Condenses CIFAR-10 by the recipe `cifar10-cpu` with 15 outer iterations and policy every-prefix, or with one idea and
+as many outer iterations as take as long on one core; then trains three networks on each of five sizes (protocol quick).
+Prints one line for each. Usage: less_work.py [IDEA:SEED ...], such as plain:0 pool:0; by default all with seed 0.
 """
 
 from __future__ import annotations
