@@ -283,7 +283,7 @@ def condense(chosen: argparse.Namespace) -> None:
 
 
 CHECKPOINT_SECONDS = 30.0
-COMPILE_FROM = 1e12  # FLOPs from which it pays: some ten seconds of plain torch
+COMPILE_FROM = 3e11  # FLOPs from which it pays: some seconds of plain torch
 
 
 def _engine(chosen: argparse.Namespace, device: torch.device, flops: Callable[[], float]) -> Engine:
