@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import plain
 import ranks
+import resident
 import torch
 import torch.nn.functional as F
 from rounds import Work, best, contenders
@@ -91,7 +92,7 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
     def gradient() -> Tensor:
         again = replace(parts_of(PAPER_CIFAR10, native()), policy=subset_of_one())
         update_class(again, again.learner.start(3), 2, 1, 0)
-        return again.S.velocity[:, 0]  # the gradient times a number
+        return again.S.velocity[:, 0] / again.S.momentum ** (again.S.C - 1)  # the gradient has decayed while it coasted
 
     return {
         "match": match(subset_of_one()),
@@ -103,11 +104,11 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
 
 
 def peak_setup(threads: int) -> dict[str, Work]:
-    """The largest convolution of the network, as torch computes it."""
+    """The largest convolution of the network, as torch computes it in either order of memory."""
     torch.set_num_threads(threads)
-    x = torch.randn(64, 128, 16, 16).to(memory_format=torch.channels_last)
-    weight = torch.randn(128, 128, 3, 3).to(memory_format=torch.channels_last)
-    return {"peak": lambda: F.conv2d(x, weight, padding=1)}
+    x, weight = torch.randn(64, 128, 16, 16), torch.randn(128, 128, 3, 3)
+    lined = [value.to(memory_format=torch.channels_last) for value in (x, weight)]
+    return {"rows": lambda: F.conv2d(x, weight, padding=1), "channels": lambda: F.conv2d(lined[0], lined[1], padding=1)}
 
 
 PEAK_FLOPS = 2 * 64 * 16 * 16 * 128 * 128 * 9
@@ -140,8 +141,8 @@ def our_evaluation(workers: int) -> dict[str, Work]:
 
 
 def apart(one: Tensor, other: Tensor) -> float:
-    """The angle between two gradients, small: their difference in relative norm once they have the same length."""
-    return float((one / one.norm() - other / other.norm()).norm())
+    """The difference in relative norm."""
+    return float((one - other).norm() / other.norm())
 
 
 def fastest(command: list[str], repeats: int = 5) -> float:
@@ -172,13 +173,12 @@ def engine_rows(threads: int, rounds: int) -> list[Row]:
             (yard, ["match", "train"]),
             (ours, ["match", "base", "every", "train"]),
             (half, ["train"]),
-            (peak, ["peak"] * 9),
+            (peak, ["rows", "channels"] * 9),
         ]
         y, o, h, p = best(turns, rounds)
     whole, mine = y["match"] + y["train"], o["match"] + o["train"]
     found = cost(PAPER_CIFAR10, SHAPE, CLASSES, 50_000)
-    rate, top = found.inner_flops / mine / 1e9, PEAK_FLOPS / p["peak"] / 1e9
-    memory = max(contender.peak for contender in (ours, half)) / 1e6
+    rate, top = found.inner_flops / mine / 1e9, PEAK_FLOPS / min(p.values()) / 1e9
     less = o["match"] + h["train"]
     return [
         ("plain yardstick", "", f"{whole:.2f} s: {y['match']:.2f} + {y['train']:.2f}"),
@@ -194,7 +194,6 @@ def engine_rows(threads: int, rounds: int) -> list[Row]:
         ("  its gradient apart from N losses", "<= 1e-4", f"{every_prefix_error():.1e}"),
         ("GFLOP/s of direct convolution", "60 % of peak", f"{rate:.0f} of {top:.0f}: {100 * rate / top:.0f} %"),
         ("  plain", "", f"{found.inner_flops / whole / 1e9:.0f}: {100 * found.inner_flops / whole / 1e9 / top:.0f} %"),
-        ("peak resident memory of this", "< 1.5 GB", f"{memory:.0f} MB"),
     ]
 
 
@@ -213,7 +212,7 @@ def every_prefix_error() -> float:
 
     sizes = [n * per_image for n in range(1, N + 1)]
     together, separately = gradient([sizes]), gradient([[size] for size in sizes])
-    return float((together - separately).norm() / separately.norm())
+    return apart(together, separately)
 
 
 def evaluation_rows(threads: int) -> list[Row]:
@@ -229,6 +228,13 @@ def ranks_rows() -> list[Row]:
     found = ranks.measured(width=64)
     one, two = found[1][0], found[2][0]
     return [("two ranks of one thread", ">= 1.7x", f"{one / two:.2f}x: {two:.2f} s, one rank {one:.2f} s")]
+
+
+def memory_rows() -> list[Row]:
+    """Point 8."""
+    peak, estimate = resident.measured("every-prefix")
+    said = f"{peak / 1e6:.0f} MB; max_memory says {estimate / 1e6:.0f} MB"
+    return [("peak memory on CIFAR-10, every prefix", "< 1.5 GB", said)]
 
 
 def start_rows() -> list[Row]:
@@ -247,6 +253,7 @@ def main() -> None:
         lambda: engine_rows(threads, rounds),
         lambda: evaluation_rows(threads),
         ranks_rows,
+        memory_rows,
         start_rows,
     ]
     print(f"one inner iteration of MDC at the paper's size, matching + training, {threads} threads, best of {rounds}")

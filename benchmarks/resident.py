@@ -8,7 +8,7 @@ Usage: resident.py [POLICY]
 
 from __future__ import annotations
 
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,19 +34,29 @@ def random_images(folder: Path) -> str:
     return f"npz:{path}"
 
 
-def main() -> None:
-    recipe = PAPER_CIFAR10.replace(policy=(*sys.argv[1:], "every-prefix")[0], outer=OUTER, inner=INNER)
+def measured(policy: str) -> tuple[int, int]:
+    """The peak resident memory of `mipset condense`, and what was estimated."""
+    recipe = PAPER_CIFAR10.replace(policy=policy, outer=OUTER, inner=INNER)
     fetched = any(entry.name == "cifar10" and entry.present for entry in available())
     with tempfile.TemporaryDirectory() as folder:
         data = "cifar10" if fetched else random_images(Path(folder))
-        flags = ["--recipe", "paper-cifar10-ipc10", "--policy", recipe.policy, "--out", f"{folder}/out.safetensors"]
+        flags = ["--recipe", "paper-cifar10-ipc10", "--policy", policy, "--out", f"{folder}/out.safetensors"]
         loops = ["--outer", str(OUTER), "--inner", str(INNER)]
-        subprocess.run([sys.executable, "-m", "mipset", "condense", data, *flags, *loops], check=True)
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = unit * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    estimate = cost(recipe, (3, 32, 32), 10, TRAIN, TEST).max_memory
-    what = "CIFAR-10" if fetched else "random images of its shape"
-    print(f"{what}; {recipe.policy}, width {recipe.width}, {recipe.ipc} images per class")
+        command = [sys.executable, "-m", "mipset", "condense", data, *flags, *loops]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, code, usage = os.wait4(process.pid, 0)
+    if code:
+        raise SystemExit(f"{' '.join(command)} failed")
+    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak, cost(recipe, (3, 32, 32), 10, TRAIN, TEST).max_memory
+
+
+def main() -> None:
+    policy = (*sys.argv[1:], "every-prefix")[0]
+    peak, estimate = measured(policy)
+    print(
+        f"CIFAR-10 or random images of its shape; {policy}, width {PAPER_CIFAR10.width}, {PAPER_CIFAR10.ipc} per class"
+    )
     print(f"peak resident memory {peak / 1e6:,.0f} MB; max_memory {estimate / 1e6:,.0f} MB: {estimate / peak:.2f}x")
     print(f"{'below' if peak < MOST else 'above'} {byte_count(MOST)}")
     sys.exit(peak >= MOST)

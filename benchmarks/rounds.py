@@ -6,7 +6,6 @@ So noise of the machine meets all of them, and what one does to its process (mem
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ class Contender:
         self._process.start()
         theirs.close()
         self._ours.recv()  # until it is ready
-        self.peak = 0  # resident memory in bytes, once it has ended
 
     def seconds(self, name: str) -> float:
         """Do one piece of work."""
@@ -44,7 +42,6 @@ class Contender:
         """End the process."""
         if self._process.is_alive():
             self._ours.send(None)
-            self.peak = int(self._ours.recv())
         self._process.join()
 
 
@@ -79,4 +76,3 @@ def _serve(pipe: Connection, setup: Setup, arguments: tuple[Any, ...]) -> None:
         start = time.perf_counter()
         given = work[name]()
         pipe.send(time.perf_counter() - start if timed else given)
-    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

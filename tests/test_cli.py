@@ -501,6 +501,7 @@ class TestBadCondensing:
             (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
             (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
             (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
             (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
             (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
             (["fashion-mini", "mnist"], "unrecognized arguments: mnist"),
@@ -905,6 +906,12 @@ class TestCompile:
             "going on without, which is several times slower."
         ]
         assert self.engine(tmp_path / "x") == "plain torch"
+        second = tmp_path / "y"
+        second.write_bytes((tmp_path / "x").read_bytes())
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(tmp_path / "x"), str(second), *BRIEF, "--data", f"npz:{pets}"])
+        assert ended.value.code == 0
+        assert capfd.readouterr().err.count("no C++ compiler") == 1  # for two files
 
     def test_dry_run_times_what_would_run(self, here: Here, pets: Path) -> None:
         printed = here("condense", f"npz:{pets}", *TINY, "--dry-run", "--compile", "on")
@@ -980,6 +987,7 @@ class TestResume:
         interrupted(*command, after=1)
         said = refusal(*command, "--resume", "--policy", "mdc-per-class")
         assert "was made with --policy mdc, not mdc-per-class: use the same settings" in said
+        assert "made by plain torch, not by compiled kernels" in refusal(*command, "--resume", "--compile", "on")
         other = save_npz(tmp_path / "other.npz", seed=9)
         said = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
         assert "was made from other data" in said

@@ -281,12 +281,15 @@ def test_more_processes_than_classes(toy: Dataset, recipe: Recipe) -> None:
         assemble(recipe, toy, torch.device("cpu"), team=Alone(0, 4))
 
 
-def test_other_verbs_have_no_use_for_a_team(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli._run(["evaluate", "x"], Alone(0, 2)) == 2
-    said = capfd.readouterr().err
-    assert (
-        said == "mipset: mipset evaluate runs in one process: start it without torchrun, which only condense can use.\n"
-    )
+def test_only_condense_waits_for_others(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert cli._main(["recipes"]) == 0
+    assert "cifar10-cpu" in capfd.readouterr().out
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    assert cli._main(["evaluate", "x"]) == 2
+    assert "shares its work by --workers: start it without torchrun" in capfd.readouterr().err
 
 
 @pytest.fixture

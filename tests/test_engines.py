@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mipset.engines import Engine, Native, native
+from mipset.errors import NoCompilerError
 from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
-from mipset.native import Kernels, NoCompilerError, functions, library
+from mipset.native import Kernels, functions, library
 from mipset.networks import ConvNet
 
 SIZES = st.tuples(*(st.integers(low, high) for low, high in ((1, 5), (1, 40), (1, 40), (1, 11), (1, 11))))
@@ -32,8 +35,20 @@ def close(found: Tensor, expected: Tensor, within: float = 2e-5) -> None:
     assert float((found - expected).norm()) <= within * (float(expected.norm()) or 1.0)
 
 
+LARGE = [(20, 128, 130, 16, 16), (5, 150, 70, 3, 18), (1, 16, 129, 1, 1)]  # more than one chunk
+
+
+@pytest.mark.parametrize("sizes", [*LARGE, (0, 20, 30, 8, 8)])
+def test_convolution_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
+    check_convolution(kernels, sizes)
+
+
 @given(SIZES)
 def test_convolution_and_its_gradients(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
+    check_convolution(kernels, sizes)
+
+
+def check_convolution(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
     n, ci, co, h, w = sizes
     given_ = (randn(n, ci, h, w), randn(co, ci, 3, 3, seed=1), randn(co, seed=2))
     slopes = randn(n, co, h, w, seed=3)
@@ -48,10 +63,19 @@ def test_convolution_and_its_gradients(kernels: Kernels, sizes: tuple[int, int, 
         close(gradient, wanted)
 
 
+@pytest.mark.parametrize("sizes", LARGE)
+def test_weight_gradients_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
+    check_weight_gradients(kernels, sizes, sizes[0] // 3)
+
+
 @given(SIZES, st.integers(0, 4))
 def test_weight_gradients_of_stretches_and_their_gradients(
     kernels: Kernels, sizes: tuple[int, int, int, int, int], cut: int
 ) -> None:
+    check_weight_gradients(kernels, sizes, cut)
+
+
+def check_weight_gradients(kernels: Kernels, sizes: tuple[int, int, int, int, int], cut: int) -> None:
     n, ci, co, h, w = sizes
     ends = [cut, n] if 0 < cut < n else [n]
     layer = nn.Conv2d(ci, co, 3, padding=1)
@@ -82,6 +106,15 @@ def separated(n: int, c: int, h: int, w: int, beta: Tensor) -> Tensor:
 
 @given(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(2, 9), st.integers(2, 9)))
 def test_norm_relu_pool_and_its_first_and_second_derivative(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
+    check_norm_relu_pool(kernels, sizes)
+
+
+@pytest.mark.parametrize("sizes", [(2, 150, 7, 6), (1, 260, 4, 4)])
+def test_norm_relu_pool_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
+    check_norm_relu_pool(kernels, sizes)
+
+
+def check_norm_relu_pool(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
     n, c, h, w = sizes
     beta = 0.3 * randn(c, seed=2)
     given_ = (separated(n, c, h, w, beta), torch.ones(c), beta)
@@ -153,8 +186,12 @@ def test_the_number_of_threads_changes_nothing(kernels: Kernels) -> None:
     x, weight, slopes = randn(9, 20, 13, 13), randn(33, 20, 3, 3, seed=1), randn(9, 33, 13, 13, seed=2)
 
     def made() -> list[Tensor]:
-        out, mean, scale = kernels.block(x, torch.ones(20), torch.zeros(20), 1e-5)
+        gamma, beta = torch.ones(20), torch.zeros(20)
+        out, mean, scale = kernels.block(x, gamma, beta, 1e-5)
+        known = (out, x, gamma, beta, mean, scale)
         return [
+            *kernels.block_backward(*known),
+            *kernels.block_double_backward(x, *known),
             kernels.convolve(x, weight[None], None, [9]),
             kernels.weight_gradients(x, slopes, [4, 9]),
             out,
@@ -189,6 +226,45 @@ def test_what_the_kernels_do_not_cover_is_torchs(kernels: Kernels, layer: nn.Con
     assert torch.equal(Native(kernels).convolve(x, layer), layer(x))
 
 
+@pytest.mark.parametrize(
+    ("x", "layer"),
+    [
+        (randn(2, 20, 8, 8), nn.Conv2d(20, 20, 3, padding=1).double()),
+        (randn(2, 20, 8, 8), nn.Conv2d(40, 20, 3, padding=1)),
+        (randn(2, 40, 8, 8), nn.Conv2d(20, 20, 3, padding=1)),
+    ],
+    ids=["dtype", "too few", "too many"],
+)
+def test_what_does_not_fit_is_refused_by_torch(kernels: Kernels, x: Tensor, layer: nn.Conv2d) -> None:
+    with pytest.raises(RuntimeError):
+        Native(kernels).convolve(x, layer)
+
+
+def test_blocks_that_do_not_fit(kernels: Kernels) -> None:
+    bare = nn.GroupNorm(20, 20, affine=False)
+    x = randn(2, 20, 8, 8)
+    assert torch.equal(Native(kernels).norm_relu_pool(x, bare), Engine().norm_relu_pool(x, bare))
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        Native(kernels).norm_relu_pool(randn(2, 20, 1, 1), nn.GroupNorm(20, 20).eval())
+
+
+def test_what_is_no_number_stays_none(kernels: Kernels) -> None:
+    theta = ConvNet(3, 5, (16, 16), 24, 2, Native(kernels))
+    x = randn(2, 3, 16, 16)
+    x[0, 0, 3, 3] = float("nan")
+    scores = theta(x).detach()
+    assert scores[0].isnan().all()
+    assert scores[1].isfinite().all()
+
+
+def test_an_outlier_does_not_hide_the_rest(kernels: Kernels) -> None:
+    x = 1e-3 * randn(1, 16, 64, 64)
+    x[:, :, 0, 0] = 3.0
+    norm = nn.GroupNorm(16, 16)
+    expected = Engine().norm_relu_pool(x.double(), nn.GroupNorm(16, 16).double()).detach()
+    close(Native(kernels).norm_relu_pool(x, norm), expected, 1e-5)
+
+
 def test_group_norm_of_several_channels_is_torchs(kernels: Kernels) -> None:
     x, norm = randn(2, 20, 8, 8), nn.GroupNorm(4, 20)
     assert torch.equal(Native(kernels).norm_relu_pool(x, norm), Engine().norm_relu_pool(x, norm))
@@ -204,6 +280,9 @@ def test_autocast_costs_some_precision_and_no_more(kernels: Kernels, channels: i
     assert found.dtype == gradients.dtype == torch.float32
     close(found, layer(x).double(), 0.06)
     close(gradients, Engine().weight_gradients(x, slopes, layer, [2, 5]).double(), 0.06)
+    if channels == 32 and "avx512_bf16" in Path("/proc/cpuinfo").read_text():
+        assert not torch.equal(found, Native(kernels).convolve(x, layer))
+        assert not torch.equal(gradients, Native(kernels).weight_gradients(x, slopes, layer, [2, 5]))
 
 
 def test_kernels_travel_to_other_processes(kernels: Kernels) -> None:
@@ -237,15 +316,33 @@ class TestBuilding:
         assert [call == "--version" for call in calls] == [True, False, True]
         assert [path.name for path in first.parent.iterdir()] == [first.name]  # nothing half made is left
 
+    def test_a_damaged_library_is_made_again(self) -> None:
+        made = subprocess.run(
+            [sys.executable, "-c", "from mipset.native import library; print(library())"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )  # elsewhere: a process does not open a library twice
+        path = Path(made.stdout.strip())
+        whole = path.read_bytes()
+        path.write_bytes(whole[:1000])
+        assert library() == path
+        assert len(path.read_bytes()) == len(whole)
+
+    def test_a_compiler_with_arguments(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CXX", "env c++")
+        assert library().is_file()
+
     def test_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CXX", "no-such-compiler")
         with pytest.raises(NoCompilerError, match=r"no C\+\+ compiler \(no-such-compiler\) here: install"):
             native()
 
     def test_with_a_compiler_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        script = 'case "$1" in --version) echo 1;; *) echo "unknown flag -fopenmp" >&2; exit 1;; esac'
+        complaint = 'echo "In file included from x" >&2; echo "error: unknown flag -fopenmp" >&2; exit 1'
+        script = f'case "$1" in --version) echo 1;; *) {complaint};; esac'
         monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
-        with pytest.raises(NoCompilerError, match="does not compile the kernels: unknown flag -fopenmp"):
+        with pytest.raises(NoCompilerError, match="does not compile the kernels: error: unknown flag -fopenmp"):
             native()
         assert not list((tmp_path / "home" / "kernels").iterdir())
 
@@ -257,9 +354,7 @@ class TestBuilding:
     def test_another_compiler_makes_another_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         names = []
         for version in ("1", "2"):
-            script = (
-                f'case "$1" in --version) echo {version};; *) while [ "$1" != -o ]; do shift; done; echo > "$2";; esac'
-            )
+            script = f'case "$1" in --version) echo {version};; *) c++ "$@";; esac'
             monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
             names.append(library().name)
         assert names[0] != names[1]

@@ -18,11 +18,12 @@ from mipset.files import write_whole
 from mipset.recipes import Recipe, flag_of
 
 
-def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
+def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "") -> None:
     """Write where the run stands after the outer iteration that `step` closes; `sources` tells the data apart."""
     content = {
         "recipe": asdict(recipe),
         "sources": sources,
+        "engine": engine,
         "done": step.t,
         "pixels": step.parts.S.pixels.cpu(),
         "velocity": step.parts.S.velocity.cpu(),
@@ -35,7 +36,7 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str) -> None:
         raise ArtifactError(f"the checkpoint {path} cannot be written: {error}.") from error
 
 
-def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
+def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> int:
     """Put `parts` where the checkpoint was, and say how many outer iterations are done.
 
     One process of a team needs to see the file; how many there were when it was written does not matter.
@@ -50,7 +51,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
         content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
         was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
         pixels, velocity = content["pixels"], content["velocity"]
-        policy, learner = content["policy"], content["learner"]
+        policy, learner, made_by = content["policy"], content["learner"], content["engine"]
     except Exception as error:  # torch raises whatever broken bytes lead it to
         raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
     for name, value in asdict(recipe).items():
@@ -59,6 +60,11 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str) -> int:
                 f"the checkpoint {path} was made with {flag_of(name)} {was.get(name)}, not {value}: "
                 f"use the same settings, or leave out --resume to start anew."
             )
+    if made_by != engine:
+        raise SettingError(
+            f"the checkpoint {path} was made by {made_by}, not by {engine}: use the same --compile (on or off), "
+            f"or leave out --resume to start anew."
+        )
     if made_from != sources:
         raise SettingError(f"the checkpoint {path} was made from other data: leave out --resume to start anew.")
     parts.S.pixels.copy_(pixels)

@@ -9,14 +9,15 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mipset import __version__
 from mipset.distributed import ALONE, Team, joined
-from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
+from mipset.errors import ArtifactError, MipsetError, NoCompilerError, SettingError, TeamError
 from mipset.extras import missing
 from mipset.progress import Progress, duration
 
@@ -51,7 +52,7 @@ def _main(arguments: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a bar or a file name that the terminal's encoding lacks
     try:
-        with joined() as team:
+        with joined() if arguments[:1] == ["condense"] else nullcontext(ALONE) as team:
             return _run(arguments, team)
     except TeamError as error:
         return _complain(str(error))
@@ -63,10 +64,6 @@ def _run(arguments: list[str], team: Team) -> int:
     try:
         with _only_the_leader_is_heard(team):
             chosen = parser().parse_args(arguments, argparse.Namespace(team=team))
-            if team.size > 1 and chosen.run is not condense:
-                raise SettingError(
-                    f"mipset {chosen.verb} runs in one process: start it without torchrun, which only condense can use."
-                )
             run: Callable[[argparse.Namespace], None] = chosen.run
             run(chosen)
             sys.stdout.flush()
@@ -121,7 +118,7 @@ def parser() -> Parser:
     """All verbs and flags."""
     top = Parser(prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set.")
     top.add_argument("--version", action="version", version=f"mipset {__version__}")
-    verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB", dest="verb")
+    verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("condense", help="condense a dataset into one file", description=condense.__doc__)
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
@@ -237,7 +234,7 @@ def condense(chosen: argparse.Namespace) -> None:
     from mipset.recipes import assemble, flag_of, pack
 
     first, origin = _first_pixels(chosen.start, recipe, real)
-    engine = _engine(chosen, device, lambda: _cost(recipe, real).run_flops)
+    engine = _Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
     made_by = {**loaded_with, **origin, "engine": str(engine)}
     if chosen.dry_run:
         _tell_cost(recipe, real, device, engine, first, made_by)
@@ -249,7 +246,7 @@ def condense(chosen: argparse.Namespace) -> None:
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
     )
-    done = checkpoint.resume(waiting, parts, recipe, sources) if chosen.resume else 0
+    done = checkpoint.resume(waiting, parts, recipe, sources, str(engine)) if chosen.resume else 0
     if done == recipe.outer:
         raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
     start = saved = time.monotonic()
@@ -261,7 +258,7 @@ def condense(chosen: argparse.Namespace) -> None:
                 bar.advance(step.share - bar.done, note)
                 if step.outer_done and step.t < recipe.outer:
                     if team.leads and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        checkpoint.save(waiting, step, recipe, sources)
+                        checkpoint.save(waiting, step, recipe, sources, str(engine))
                         done, saved = step.t, time.monotonic()
                     done = int(team.first(str(done).encode))  # any process may have to say it
         except (KeyboardInterrupt, TeamError) as stop:
@@ -286,24 +283,36 @@ CHECKPOINT_SECONDS = 30.0
 COMPILE_FROM = 3e11  # FLOPs from which it pays: some seconds of plain torch
 
 
-def _engine(chosen: argparse.Namespace, device: torch.device, flops: Callable[[], float]) -> Engine:
+class _Engines:
     """Who computes the networks' steps: what --compile says, for so much work."""
-    from mipset.engines import Engine, native
-    from mipset.native import NoCompilerError
 
-    if device.type != "cpu":
-        if chosen.compile == "on":
+    def __init__(self, chosen: argparse.Namespace, device: torch.device) -> None:
+        self._compile: str = chosen.compile
+        self._on_cpu = device.type == "cpu"
+        self._compiled: Engine | None = None
+        if self._compile == "on" and not self._on_cpu:
             raise SettingError(f"--compile on is for the CPU, not for --device {device}: leave it out.")
-        return Engine()
-    if chosen.compile == "off" or (chosen.compile == "auto" and flops() < COMPILE_FROM):
-        return Engine()
-    try:
-        return native()
-    except NoCompilerError as error:
-        if chosen.compile == "on":
-            raise
-        _say(f"{str(error).rstrip('.')}; going on without, which is several times slower.")
-        return Engine()
+
+    def for_work(self, flops: Callable[[], float]) -> Engine:
+        from mipset.engines import Engine
+
+        wanted = self._compile == "on" or (self._compile == "auto" and self._on_cpu and flops() >= COMPILE_FROM)
+        if not wanted:
+            return Engine()
+        if self._compiled is None:
+            self._compiled = self._native()
+        return self._compiled
+
+    def _native(self) -> Engine:
+        from mipset.engines import Engine, native
+
+        try:
+            return native()
+        except NoCompilerError as error:
+            if self._compile == "on":
+                raise
+            _say(f"{str(error).rstrip('.')}; going on without, which is several times slower.")
+            return Engine()
 
 
 def _cost(recipe: Recipe, real: Dataset) -> Cost:
@@ -355,6 +364,8 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
     Several files make one table.
     """
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" and "TORCHELASTIC_RUN_ID" in os.environ:
+        raise SettingError("mipset evaluate shares its work by --workers: start it without torchrun.")
     from mipset.artifact import read
 
     for flag in ("networks", "epochs", "width", "depth", "workers"):
@@ -367,12 +378,14 @@ def evaluate(chosen: argparse.Namespace) -> None:
     names = _short_names(list(files))
     sources: dict[tuple[object, ...], Dataset] = {}  # files of one dataset share it
     tasks = []
+    engines = _Engines(chosen, device)
     for (path, artifact), its_sizes in zip(files.items(), sizes, strict=True):
         source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
         if source not in sources:
             sources[source] = _test_data(chosen, path, artifact)
         evaluation = _evaluation(chosen, device, artifact, sources[source])
-        tasks.append((replace(evaluation, engine=_evaluation_engine(chosen, device, evaluation)), its_sizes))
+        engine = engines.for_work(partial(_evaluation_flops, evaluation))
+        tasks.append((replace(evaluation, engine=engine), its_sizes))
     curves = _evaluate_all(chosen, tasks, names)
     from mipset.tables import accuracy_table
 
@@ -393,18 +406,15 @@ def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Arti
     return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
 
 
-def _evaluation_engine(chosen: argparse.Namespace, device: torch.device, evaluation: Evaluation) -> Engine:
-    """By the work of a whole evaluation, so that a score does not depend on which others are asked for."""
+def _evaluation_flops(evaluation: Evaluation) -> float:
+    """The work of all sizes, whichever are asked for: a score does not depend on which others are."""
     from mipset.costs import training_flops
     from mipset.recipes import network_builder
 
     a, data = evaluation.network, evaluation.data
+    build = network_builder(a.name, data.shape, data.classes, a.width, a.depth)
     seen = sum(evaluation.training_images(size) for size in range(1, evaluation.artifact.ipc + 1))
-
-    def flops() -> float:
-        return training_flops(network_builder(a.name, data.shape, data.classes, a.width, a.depth), data.shape) * seen
-
-    return _engine(chosen, device, flops)
+    return float(training_flops(build, data.shape) * seen)
 
 
 def _evaluate_all(

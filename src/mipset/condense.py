@@ -3,7 +3,7 @@
     B, B_c    real images, and a mini-batch of those of class c
     S, S_c    synthetic images [N, C, ch, h, w], and those of class c
     S_[n]     the first n synthetic images of each class
-    θ         network weights, new for every outer iteration
+    θ         network weights, new for every outer iteration unless the learner keeps them longer
     T, E, C   outer iterations, inner iterations, classes
     D         distance between what S_[n] and B ask of θ (the objective)
     w_n       how much size n counts (the policy)

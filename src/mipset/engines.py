@@ -63,7 +63,7 @@ class Native(Engine):
         return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias, _half())
 
     def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
-        if not _ours(x) or norm.num_groups != norm.num_channels:
+        if not (_each_channel_alone(norm, x) and _ours(x, norm.weight, norm.bias) and min(x.shape[2:]) >= 2):
             return super().norm_relu_pool(x, norm)
         return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps)
 
@@ -78,8 +78,8 @@ def native() -> Native:
     return Native(Kernels.compiled())
 
 
-def _ours(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype == torch.float32
+def _ours(*tensors: Tensor | None) -> bool:
+    return all(x is None or (x.device.type == "cpu" and x.dtype == torch.float32) for x in tensors)
 
 
 def _half() -> bool:
@@ -90,7 +90,12 @@ def _small_filters(images: Tensor, layer: nn.Conv2d) -> bool:
     """Whether this is a 3 x 3 convolution of all channels, with stride 1 and a padding of 1 or more."""
     plain = (layer.kernel_size, layer.stride, layer.dilation, layer.groups) == ((3, 3), (1, 1), (1, 1), 1)
     padded = isinstance(layer.padding, tuple) and min(layer.padding) >= 1 and layer.padding_mode == "zeros"
-    return plain and padded and _ours(images)
+    fitting = images.dim() == 4 and images.shape[1] == layer.in_channels
+    return plain and padded and fitting and _ours(images, layer.weight, layer.bias)
+
+
+def _each_channel_alone(norm: nn.GroupNorm, x: Tensor) -> bool:
+    return norm.affine and x.dim() == 4 and norm.num_groups == norm.num_channels == x.shape[1]
 
 
 def _padded(images: Tensor, layer: nn.Conv2d) -> Tensor:

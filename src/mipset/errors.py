@@ -5,6 +5,7 @@ MipsetError             anything below; the command line prints it as one senten
 ├── DataError           a dataset that is missing, incomplete, or not what it says it is
 ├── ArtifactError       a condensed-set file that is missing, truncated, altered, or from elsewhere
 ├── MissingExtraError   a part of mipset that needs a package which is not installed
+├── NoCompilerError     the kernels cannot be compiled here
 ├── DivergedError       a value stopped being finite during condensation or evaluation
 └── TeamError           a process of a run of several has ended, or could not be reached
 """
@@ -32,6 +33,10 @@ class ArtifactError(MipsetError):
 
 class MissingExtraError(MipsetError):
     """A part of mipset that needs a package which is not installed."""
+
+
+class NoCompilerError(MipsetError):
+    """The kernels cannot be compiled here."""
 
 
 class DivergedError(MipsetError):

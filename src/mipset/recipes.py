@@ -66,7 +66,7 @@ class Recipe:
     network: str = _setting("convnet", "architecture to condense with", among=NETWORKS)
     width: int = _setting(128, "channels of the network", least=1)
     depth: int = _setting(3, "blocks of the network", least=1)
-    outer: int = _setting(2000, "T, outer iterations, each with a new network", least=1)
+    outer: int = _setting(2000, "T, outer iterations, each with a new network unless --life says otherwise", least=1)
     inner: int = _setting(100, "E, inner iterations, between which the network is trained", least=1)
     real_batch: int = _setting(64, "real images per class in one match", least=1)
     pixel_lr: float = _setting(0.005, "λ at 10 images per class of 32 x 32 pixels; scaled with both", least=0)
@@ -77,9 +77,7 @@ class Recipe:
     train_augment: str = _setting("color_crop", "a draw for each image the network learns from")
     pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
     life: int = _setting(1, "outer iterations that a network takes part in before a new one takes its place", least=1)
-    train_precision: str = _setting(
-        "float32", "of the products while the network learns; sums stay float32", among=PRECISIONS
-    )
+    train_precision: str = _setting("float32", "of the factors of products while the network learns", among=PRECISIONS)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
@@ -101,6 +99,10 @@ class Recipe:
         for name in ("pixel_momentum", "network_momentum"):
             if getattr(self, name) >= 1:
                 raise SettingError(f"{flag_of(name)} cannot be {getattr(self, name)}: it must be below 1.")
+        if self.pool > 1 and self.life == 1:
+            raise SettingError(
+                f"--pool {self.pool} needs a --life of 2 or more: networks that live once do not take turns."
+            )
         if self.cutmix > 1:
             raise SettingError(f"--cutmix cannot be {self.cutmix}: it is a probability.")
         if self.prefix_weights != "one" and self.policy != "every-prefix":
@@ -389,7 +391,7 @@ def run(
 ) -> Iterator[Step]:
     """Condense `data` by the recipe, from given first pixels if there are any: yields after every inner iteration.
 
-    `engine=mipset.engines.native()` is several times faster than plain torch on a CPU, once it has been compiled.
+    `engine=native()`, of mipset.engines, is several times faster than plain torch on a CPU, once it has been compiled.
     """
     import torch
 

@@ -6,7 +6,7 @@ compiler and the processor.
 
 from __future__ import annotations
 
-from mipset.native.build import NoCompilerError, library
+from mipset.native.build import library
 from mipset.native.kernels import Kernels, lined_up
 
-__all__ = ["Kernels", "NoCompilerError", "library", "lined_up"]
+__all__ = ["Kernels", "library", "lined_up"]

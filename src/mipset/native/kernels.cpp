@@ -35,7 +35,6 @@ constexpr int OUT = 4, IN = 6, PLACES = IN * IN;
 constexpr long CACHE = 900 * 1024;  // bytes that a thread works on at a time
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
-typedef int Mask __attribute__((vector_size(LANES * sizeof(float))));
 
 inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 inline void store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = value; }
@@ -257,6 +256,7 @@ int convolve_as(const float* x, const float* g, long co_step, long ci_step, cons
     const Grid grid(h, w);
     const int wide = padded(co), deep = ci / Kind::DEPTH;
     const long tiles = n * grid.per_image();
+    if (!tiles) return 1;
     const long room = std::max<long>(ROWS, CACHE / (PLACES * sizeof(float) * (deep + wide)));
     const long share = over(tiles, threads), chunk = over(over(share, over(share, room)), ROWS) * ROWS;
     const long chunks = over(tiles, chunk);
@@ -394,17 +394,23 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
         for (int k = 0; k < c; k += LANES) {
             const int count = c - k;
             const float* from = x + i * pixels * c + k;
-            const Vector shift = read(from, count);
-            Vector sum{}, squares{};
-            for (int pixel = 0; pixel < pixels; ++pixel) {
-                const Vector value = read(from + long(pixel) * c, count) - shift;
-                sum += value;
-                squares += value * value;
+            Vector middle{}, variance{}, factor;
+            for (int row = 0; row < h; ++row) {  // row by row, so that long sums do not lose the last digits
+                Vector sum{};
+                for (int column = 0; column < w; ++column) sum += read(from + (long(row) * w + column) * c, count);
+                middle += sum;
             }
-            sum /= float(pixels);
-            Vector variance = squares / float(pixels) - sum * sum, factor;
-            for (int lane = 0; lane < LANES; ++lane) factor[lane] = 1 / std::sqrt(std::max(variance[lane], 0.0f) + epsilon);
-            const Vector middle = sum + shift;
+            middle /= float(pixels);
+            for (int row = 0; row < h; ++row) {
+                Vector sum{};
+                for (int column = 0; column < w; ++column) {
+                    const Vector value = read(from + (long(row) * w + column) * c, count) - middle;
+                    sum += value * value;
+                }
+                variance += sum;
+            }
+            variance /= float(pixels);
+            for (int lane = 0; lane < LANES; ++lane) factor[lane] = 1 / std::sqrt(variance[lane] + epsilon);
             write(mean + i * c + k, middle, count);
             write(scale + i * c + k, factor, count);
             const Vector slope = read(gamma + k, count) * factor, level = read(beta + k, count) - slope * middle;
@@ -415,7 +421,7 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
                     for (int r = 0; r < 2; ++r)
                         for (int s = 0; s < 2; ++s) {
                             const Vector value = slope * read(corner + (long(r) * w + s) * c, count) + level;
-                            total += value > 0 ? value : Vector{};
+                            total += value < 0 ? Vector{} : value;  // what is no number stays none
                         }
                     write(y + ((i * down + row) * across + column) * c + k, total * 0.25f, count);
                 }
@@ -461,7 +467,7 @@ struct Slice {
                 for (int v = 0; v < vectors; ++v) {
                     const Vector z = (get(x + pixel * c, v) - mean[v]) * scale[v];
                     const Vector above = place < 0 ? Vector{} : get(dy + place * c, v) * 0.25f;
-                    visit(pixel, v, z, z * gamma[v] + beta[v] > 0 ? above : Vector{}, place);
+                    visit(pixel, v, z, z * gamma[v] + beta[v] <= 0 ? Vector{} : above, place);
                 }
             }
     }
@@ -536,7 +542,7 @@ void block_double_backward(const float* u, const float* dy, const float* x, cons
                 if (place < 0) return;
                 const Vector back = 0.25f * s.gamma[v] * s.scale[v] * Pu;
                 float* to = to_dy + place * c;
-                s.put(to, v, s.get(to, v) + (z * s.gamma[v] + s.beta[v] > 0 ? back : Vector{}));
+                s.put(to, v, s.get(to, v) + (z * s.gamma[v] + s.beta[v] <= 0 ? Vector{} : back));
             });
         }
 }
