@@ -21,6 +21,7 @@ from PIL import Image
 
 import mipset
 from mipset import Accuracy, Artifact, checkpoint, cli, errors, evaluate, read
+from mipset.native import Kernels
 from mipset.recipes import RECIPES
 from mipset.tables import byte_count
 
@@ -863,6 +864,10 @@ class TestCompile:
 
     WIDE = ("--width", "16", "--train-precision", "bfloat16")
 
+    @pytest.fixture(autouse=True)
+    def with_a_compiler(self, kernels: Kernels) -> None:
+        """Skip where there is none."""
+
     def engine(self, path: Path) -> object:
         return read(path).provenance["engine"]
 
@@ -981,7 +986,9 @@ class TestResume:
         here(*command, "--resume")
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
-    def test_refusals(self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path) -> None:
+    def test_refusals(
+        self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path, kernels: Kernels
+    ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
         assert "there is no checkpoint" in refusal(*command, "--resume")
         interrupted(*command, after=1)

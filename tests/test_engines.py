@@ -300,7 +300,7 @@ def fake_compiler(folder: Path, script: str) -> str:
 
 class TestBuilding:
     @pytest.fixture(autouse=True)
-    def elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def elsewhere(self, kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
 
     def test_once_is_enough(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
