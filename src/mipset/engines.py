@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from mipset.native import Kernels, functions
+from mipset.native import Kernels, functions, stretches
 
 
 class Engine:
@@ -32,16 +32,19 @@ class Engine:
         """Group norm, ReLU and 2 x 2 average pooling: [B, ch, h, w] to [B, ch, h/2, w/2]."""
         return F.avg_pool2d(F.relu(F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)), 2)
 
-    def weight_gradients(self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d, ends: Sequence[int]) -> Tensor:
+    def weight_gradients(
+        self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
+    ) -> Tensor:
         """The gradient of the layer's weight, summed over each stretch of images between two `ends`: [k, *weight].
 
         `inputs` went into the layer, `slopes` are the gradient at its output.
         """
-        stretches = zip([0, *ends[:-1]], ends, strict=True)
-        return torch.stack([_weight_gradient(inputs[i:j], slopes[i:j], layer) for i, j in stretches])
+        return torch.stack([_weight_gradient(inputs[i:j], slopes[i:j], layer) for i, j in stretches(ends)])
 
 
-def _weight_gradient(inputs: Tensor, slopes: Tensor, layer: nn.Conv2d) -> Tensor:
+def _weight_gradient(inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return slopes.T @ inputs
     gradient: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
         inputs, layer.weight.shape, slopes, layer.stride, layer.padding, layer.dilation, layer.groups
     )
@@ -67,8 +70,10 @@ class Native(Engine):
             return super().norm_relu_pool(x, norm)
         return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps)
 
-    def weight_gradients(self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d, ends: Sequence[int]) -> Tensor:
-        if not _small_filters(inputs, layer):
+    def weight_gradients(
+        self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
+    ) -> Tensor:
+        if isinstance(layer, nn.Linear) or not _small_filters(inputs, layer):
             return super().weight_gradients(inputs, slopes, layer, ends)
         return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
 

@@ -140,7 +140,7 @@ class GradientMatching(Objective[GradientTarget]):
             slopes = torch.autograd.grad(loss, outputs, create_graph=differentiable)
             with torch.set_grad_enabled(differentiable):
                 return features.detach(), [
-                    _stretch_gradients(theta, layer, passed[layer][0], slope, ends)
+                    theta.engine.weight_gradients(passed[layer][0], slope, layer, ends)
                     for layer, slope in zip(layers, slopes, strict=True)
                 ]
 
@@ -180,11 +180,3 @@ def _recorded(
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _stretch_gradients(
-    theta: Network, layer: nn.Conv2d | nn.Linear, inputs: Tensor, slopes: Tensor, ends: Sequence[int]
-) -> Tensor:
-    if isinstance(layer, nn.Conv2d):
-        return theta.engine.weight_gradients(inputs, slopes, layer, ends)
-    return torch.stack([slopes[i:j].T @ inputs[i:j] for i, j in zip([0, *ends[:-1]], ends, strict=True)])

@@ -7,6 +7,6 @@ compiler and the processor.
 from __future__ import annotations
 
 from mipset.native.build import library
-from mipset.native.kernels import Kernels, lined_up
+from mipset.native.kernels import Kernels, lined_up, stretches
 
-__all__ = ["Kernels", "library", "lined_up"]
+__all__ = ["Kernels", "library", "lined_up", "stretches"]

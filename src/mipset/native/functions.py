@@ -12,7 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.grad import conv2d_weight
 
-from mipset.native.kernels import Kernels, lined_up
+from mipset.native.kernels import Kernels, lined_up, stretches
 
 LEAST_CHANNELS = 16  # of the input; with fewer, torch's own convolution is faster
 
@@ -69,7 +69,7 @@ class _WeightGradients(Function):
         with torch.autocast("cpu", enabled=False):
             gradients = [
                 conv2d_weight(inputs[i:j], shape, slopes[i:j], padding=1)  # type: ignore[no-untyped-call]
-                for i, j in _stretches(ends)
+                for i, j in stretches(ends)
             ]
         return torch.stack(gradients)
 
@@ -129,13 +129,9 @@ def _convolved(
     with torch.autocast("cpu", enabled=False):
         parts = [
             F.conv2d(images[i:j], weight, bias, padding=1)
-            for (i, j), weight in zip(_stretches(ends), weights, strict=True)
+            for (i, j), weight in zip(stretches(ends), weights, strict=True)
         ]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
-
-
-def _stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def _turned(weight: Tensor) -> Tensor:

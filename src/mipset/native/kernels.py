@@ -17,6 +17,11 @@ def lined_up(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last)
 
 
+def stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """The stretches of images between two `ends`, the first from 0 on: [3, 5] is (0, 3) and (3, 5)."""
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
 class Kernels:
     """Nothing here records gradients: see functions.py.
 
@@ -48,7 +53,7 @@ class Kernels:
             weights = weights.contiguous()
         images, out = lined_up(images), _empty(n, co, h, w)
         steps = (ctypes.c_long(weights.stride(1)), ctypes.c_long(weights.stride(2)))
-        for start, end, weight in zip([0, *ends[:-1]], ends, weights, strict=True):
+        for (start, end), weight in zip(stretches(ends), weights, strict=True):
             count = ctypes.c_long(end - start)
             part = (images[start:end], weight, *steps, bias, out[start:end], count)
             self._allocating("convolve", *part, h, w, ci, co, int(half))
@@ -59,8 +64,8 @@ class Kernels:
         _, ci, h, w = inputs.shape
         co = slopes.shape[1]
         out = torch.empty(len(ends), co, ci, 3, 3)
-        stretches = (ctypes.c_long * len(ends))(*ends)
-        known = (lined_up(inputs), lined_up(slopes), stretches, len(ends))
+        borders = (ctypes.c_long * len(ends))(*ends)
+        known = (lined_up(inputs), lined_up(slopes), borders, len(ends))
         self._allocating("weight_gradients", *known, out, h, w, ci, co, int(half))
         return out
 
