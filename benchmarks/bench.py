@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import noise
 import plain
 import ranks
 import resident
@@ -29,7 +29,7 @@ from torch import Tensor
 from mipset.artifact import Artifact
 from mipset.condense import Parts, update_class
 from mipset.costs import cost
-from mipset.data import Dataset, Split
+from mipset.data import Dataset
 from mipset.engines import Engine, native
 from mipset.evaluate import Architecture, Evaluation, protocol
 from mipset.learners import TrainedOnReal
@@ -44,12 +44,8 @@ WIDE = Architecture("convnet", 128, 3)
 
 def data(train: int = 5000, test: int = 100) -> Dataset:
     """Noise in the shape of CIFAR-10."""
-    random = np.random.default_rng(0)
-
-    def split(count: int) -> Split:
-        return Split.of(random.integers(0, 256, (count, *SHAPE), dtype=np.uint8), np.arange(count) % CLASSES)
-
-    return Dataset("noise", split(train), split(test), tuple("abcdefghij"), (0.5,) * 3, (0.25,) * 3)
+    splits = noise.split(train), noise.split(test, seed=1)
+    return Dataset("noise", *splits, tuple("abcdefghij"), (0.5,) * 3, (0.25,) * 3)
 
 
 def subset_of_one() -> MostLearnableSubset:
@@ -116,11 +112,11 @@ EPOCHS = 4
 
 
 def evaluation(engine: Engine) -> Evaluation:
-    noise = data()
-    ranks = noise.train.images[: N * CLASSES].reshape(N, CLASSES, *SHAPE)
+    real = data()
+    stored = real.train.images[: N * CLASSES].reshape(N, CLASSES, *SHAPE)
     return Evaluation(
-        Artifact(ranks, 2, noise.mean, noise.std, noise.class_names),
-        noise,
+        Artifact(stored, 2, real.mean, real.std, real.class_names),
+        real,
         protocol("paper", epochs=EPOCHS),
         WIDE,
         engine=engine,

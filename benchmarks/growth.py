@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
+import noise
 import torch
 
 from mipset.condense import condense
 from mipset.costs import cost
-from mipset.data import Dataset, Split
+from mipset.data import Dataset
 from mipset.engines import native
 from mipset.learners import Learner
 from mipset.memory import keep_freed_memory
@@ -55,10 +55,8 @@ class Place:
     @property
     def data(self) -> Dataset:
         """Noise with labels."""
-        rng = np.random.default_rng(0)
-        labels = np.arange(self.classes * PER_CLASS) % self.classes
-        images = rng.integers(0, 256, (len(labels), 3, self.size, self.size), dtype=np.uint8)
-        train, test = Split.of(images, labels), Split.of(images[: self.classes].copy(), labels[: self.classes])
+        train = noise.split(self.classes * PER_CLASS, self.classes, self.size)
+        test = noise.split(self.classes, self.classes, self.size, seed=1)
         names = tuple(str(c) for c in range(self.classes))
         return Dataset("noise", train, test, names, (0.5,) * 3, (0.29,) * 3)
 

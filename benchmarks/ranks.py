@@ -16,12 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import noise
 import numpy as np
 
 from mipset import cli
 from mipset.progress import Progress
 
-ROUNDS, INNER, CLASSES, PER_CLASS = 2, 5, 10, 100
+ROUNDS, INNER = 2, 5
 SETTINGS = [
     *("--ipc", "10", "--policy", "mdc", "--outer", "1", "--inner", str(INNER), "--train-images", "512"),
     *("--threads", "1", "--compile", "on", "--force"),
@@ -36,13 +37,6 @@ class Timed(Progress):
         print("at", time.perf_counter(), time.process_time(), flush=True)
 
 
-def random_dataset(path: Path) -> None:
-    rng = np.random.default_rng(0)
-    labels = np.arange(CLASSES * PER_CLASS) % CLASSES
-    images = rng.integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
-    np.savez(path, train_images=images, train_labels=labels, test_images=images[:50], test_labels=labels[:50])
-
-
 def seconds(processes: int, folder: Path, width: int) -> tuple[float, float]:
     """On the clock and of the processor, for one inner iteration: the least of each.
 
@@ -51,7 +45,7 @@ def seconds(processes: int, folder: Path, width: int) -> tuple[float, float]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    command = [sys.executable, __file__, "condense", f"npz:{folder / 'random.npz'}", "--out", str(folder / "set")]
+    command = [sys.executable, __file__, "condense", f"npz:{folder / 'noise.npz'}", "--out", str(folder / "set")]
     team = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
     started = [
         subprocess.Popen(
@@ -74,7 +68,7 @@ def measured(width: int) -> dict[int, tuple[float, float]]:
     found: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        random_dataset(folder / "random.npz")
+        noise.write(folder / "noise.npz", train=1000, test=50)
         for _ in range(ROUNDS):
             for processes, rounds in found.items():
                 rounds.append(seconds(processes, folder, width))

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
+import noise
 
 from mipset.costs import cost
 from mipset.data import available
@@ -25,21 +25,12 @@ MOST = 1_500_000_000
 OUTER, INNER, TRAIN, TEST = 2, 4, 50_000, 10_000
 
 
-def random_images(folder: Path) -> str:
-    """As many images as CIFAR-10 has, of the same shape."""
-    rng, path = np.random.default_rng(0), folder / "random.npz"
-    train, test = (rng.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8) for count in (TRAIN, TEST))
-    labels = np.arange(TRAIN) % 10
-    np.savez(path, train_images=train, train_labels=labels, test_images=test, test_labels=labels[:TEST])
-    return f"npz:{path}"
-
-
 def measured(policy: str) -> tuple[int, int]:
     """The peak resident memory of `mipset condense`, and what was estimated."""
     recipe = PAPER_CIFAR10.replace(policy=policy, outer=OUTER, inner=INNER)
     fetched = any(entry.name == "cifar10" and entry.present for entry in available())
     with tempfile.TemporaryDirectory() as folder:
-        data = "cifar10" if fetched else random_images(Path(folder))
+        data = "cifar10" if fetched else noise.write(Path(folder) / "noise.npz", TRAIN, TEST)
         flags = ["--recipe", "paper-cifar10-ipc10", "--policy", policy, "--out", f"{folder}/out.safetensors"]
         loops = ["--outer", str(OUTER), "--inner", str(INNER)]
         command = [sys.executable, "-m", "mipset", "condense", data, *flags, *loops]
