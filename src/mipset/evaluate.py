@@ -24,10 +24,10 @@ from mipset.engines import Engine
 from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, SettingError, choices
 from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
-from mipset.randomness import Purpose, generator, key, permutation
+from mipset.randomness import Purpose, key
 from mipset.recipes import augmentation, network_builder
 from mipset.synthetic import formation
-from mipset.training import Images, TrainingRule, accuracy
+from mipset.training import Images, Schedule, TrainingRule, accuracy, fit
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,15 @@ class Protocol:
         """How long a network is trained on so many images."""
         steps_per_epoch = -(-images // self.batch)
         return max(self.epochs, -(-self.least_steps // steps_per_epoch))
+
+    def schedule_for(self, images: int) -> Schedule:
+        """The epochs of a network that is trained on so many images."""
+        return Schedule(self.epochs_for(images), self.batch, self.milestones, self.drop)
+
+    @property
+    def rule(self) -> TrainingRule:
+        """How it learns from a batch."""
+        return TrainingRule(self.rate, self.momentum, self.decay, augmentation(self.augment), self.mix)
 
     def __str__(self) -> str:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""
@@ -145,19 +154,8 @@ class Evaluation:
         a = self.network
         build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth, self.engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
-        rule = TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
-        optimiser = rule.optimiser(theta)
-        epochs = p.epochs_for(len(train))
-        drops = {int(share * epochs) for share in p.milestones}
-        for epoch in range(epochs):
-            if epoch in drops:
-                for group in optimiser.param_groups:
-                    group["lr"] *= p.drop
-            address = (size, number, epoch)
-            order = permutation(len(train), self.seed, Purpose.EVALUATION_BATCH, *address)
-            draws = generator(self.seed, Purpose.EVALUATION_AUGMENTATION, *address)
-            for batch in torch.split(order, p.batch):
-                rule.step(theta, optimiser, *train.batch(batch), draws)
+        for _ in fit(theta, train, p.rule, p.schedule_for(len(train)), self.seed, size, number):
+            pass
         if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
             raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
         pixels, labels = (torch.from_numpy(a) for a in (self.data.test.images, self.data.test.labels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from mipset.augment import Augmentation, cutmix
 from mipset.distributed import ALONE, Team
 from mipset.networks import Network
+from mipset.randomness import Purpose, generator, permutation
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -96,6 +98,36 @@ class TrainingRule:
 
         team.backward(loss, len(images), theta.parameters())
         optimiser.step()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a network learns from one small set, and when its rate drops."""
+
+    epochs: int
+    batch: int = 64
+    milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
+    drop: float = 0.2  # what the rate is multiplied with there
+
+
+def fit(
+    theta: Network, images: Images, rule: TrainingRule, schedule: Schedule, seed: int, *address: int
+) -> Iterator[int]:
+    """Train θ on all images again and again, and yield the number of every epoch, from 1, when it is over.
+
+    Batches and augmentation are drawn for `seed` and `address`, so that different networks see different ones.
+    """
+    optimiser = rule.optimiser(theta)
+    drops = {int(share * schedule.epochs) for share in schedule.milestones}
+    for epoch in range(schedule.epochs):
+        if epoch in drops:
+            for group in optimiser.param_groups:
+                group["lr"] *= schedule.drop
+        order = permutation(len(images), seed, Purpose.EVALUATION_BATCH, *address, epoch)
+        draws = generator(seed, Purpose.EVALUATION_AUGMENTATION, *address, epoch)
+        for batch in torch.split(order, schedule.batch):
+            rule.step(theta, optimiser, *images.batch(batch), draws)
+        yield epoch + 1
 
 
 @torch.no_grad()
