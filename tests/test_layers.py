@@ -42,6 +42,8 @@ AT_ONCE: dict[str, set[str]] = {
     "subsets": {"errors", *TORCH},
     "sampling": {"errors", "networks", "randomness", "training", *TORCH},
     "learners": {"distributed", "errors", "networks", "randomness", "training", *TORCH},
+    # what a policy chooses by
+    "metrics": {"networks", "randomness", "subsets", "synthetic", "training", *TORCH},
     # where they meet
     "condense": {
         *(
@@ -50,6 +52,7 @@ AT_ONCE: dict[str, set[str]] = {
             "errors",
             "learners",
             "matching",
+            "metrics",
             "networks",
             "randomness",
             "sampling",
@@ -59,7 +62,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     "recipes": {"distributed", "errors"},
-    "costs": {"engines", "matching", "networks", "recipes", "synthetic", "training", *TORCH},
+    "costs": {"engines", "matching", "metrics", "networks", "recipes", "synthetic", "training", *TORCH},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
         *("artifact", "data", "engines", "errors", "memory", "networks", "randomness", "recipes", "synthetic"),

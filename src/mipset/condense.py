@@ -7,7 +7,7 @@
     T, E, C   outer iterations, inner iterations, classes
     D         distance between what S_[n] and B ask of θ (the objective)
     w_n       how much size n counts (the policy)
-    F         feature distances of every size, by the metric `feature_distance` (equation 5)
+    F         how far every size is from B by the metric, such as the feature distance (equation 5)
     λ         learning rate of the pixels (held by S)
 
 Nothing here asks which method is running: a method is the parts it is assembled from (see recipes.py).
@@ -15,7 +15,7 @@ Nothing here asks which method is running: a method is the parts it is assembled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,11 @@ from mipset.distributed import ALONE, Team
 from mipset.errors import DivergedError
 from mipset.learners import Learner
 from mipset.matching import Objective
+from mipset.metrics import Metric
 from mipset.networks import Network
 from mipset.randomness import Purpose, generator
 from mipset.sampling import Sampler
-from mipset.subsets import Policy, feature_distances
+from mipset.subsets import Policy
 from mipset.synthetic import Synthetic
 
 
@@ -44,7 +45,7 @@ class Parts:
     learner: Learner
     policy: Policy
     augmentation: Augmentation
-    feature_distance: Callable[[Tensor, Tensor], Tensor]
+    metric: Metric
     T: int
     E: int
     seed: int
@@ -95,6 +96,7 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         for whole in (S.pixels, S.velocity):
             team.complete(whole, parts.classes, dim=1)
         if policy.measures(t):
+            F += parts.metric.of_set(S, t)
             team.complete(F, parts.classes)
             policy.select(t, F)
         yield Step(parts, t, E, loss)
@@ -103,8 +105,9 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
 def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
     """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), its frozen prefix excepted (equations 4 and 10)."""
     S, policy, objective = parts.S, parts.policy, parts.objective
-    w = policy.weights(c)
-    sizes = [n for n in range(1, S.N + 1) if w[n - 1] or n == S.N]  # an objective is always asked about the whole
+    w, measured = policy.weights(c), policy.measures(t)
+    every = measured and parts.metric.every_size
+    sizes = [n for n in range(1, S.N + 1) if every or w[n - 1] or n == S.N]  # the whole is always asked about
     B_c, S_c = parts.sampler.sample(c, θ, parts.number(t, e)), S.of_class(c)
     draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
     target = objective.target(θ, draw(B_c), c)
@@ -112,9 +115,8 @@ def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Ten
     loss = match.distances @ match.distances.new_tensor([w[n - 1] for n in sizes])
     (gradient,) = torch.autograd.grad(loss, S_c)
     S.step(c, gradient, policy.frozen(c))
-    if not policy.measures(t):
-        return loss.detach(), 0.0
-    return loss.detach(), feature_distances(match.features, target.features, S.N, parts.feature_distance).cpu()
+    F_c = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
+    return loss.detach(), F_c
 
 
 def _finite(loss: float, t: int, e: int) -> float:

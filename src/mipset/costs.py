@@ -24,8 +24,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mipset.engines import Engine
 from mipset.matching import Target
+from mipset.metrics import Passes
 from mipset.networks import Network
-from mipset.recipes import Recipe, augmentation, network_builder, objective, policy, training_rule
+from mipset.recipes import Recipe, augmentation, metric, network_builder, objective, policy, training_rule
 from mipset.synthetic import Synthetic, formation
 from mipset.training import Images
 
@@ -146,6 +147,22 @@ def cost(
 
 
 LABEL_BYTES = 16  # a label, and the place of the image among those of its class
+
+
+def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
+    """How often the run applies a network to a batch, and goes back through one.
+
+    A match goes forward over real and over synthetic images, and back for the gradient of each and for that of the
+    pixels. Whatever a policy measures comes on top.
+    """
+    meta = torch.device("meta")
+    with meta:
+        real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), meta)
+    build = network_builder(r.network, shape, classes, r.width, r.depth)
+    measured = sum(policy(r, classes).measures(t) for t in range(1, r.outer + 1))
+    matching = Passes(2, 3) * (r.outer * r.inner * classes)
+    training = Passes(1, 1) * (r.outer * (r.inner - 1) * r.train_steps)
+    return matching + training + metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
 
 
 def training_flops(build: Callable[[], Network], shape: Shape) -> int:

@@ -26,7 +26,7 @@ from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
 from mipset.randomness import Purpose, key
 from mipset.recipes import augmentation, network_builder
-from mipset.synthetic import formation
+from mipset.synthetic import formation, training_images
 from mipset.training import Images, Schedule, TrainingRule, accuracy, fit
 
 
@@ -185,10 +185,7 @@ class Evaluation:
 def decoded(artifact: Artifact, device: torch.device) -> Images:
     """The training images in a file: every stored image decoded, class by class within a rank."""
     stored = torch.from_numpy(artifact.images.copy()).to(device)  # [n, C, ch, h, w]
-    form = formation(artifact.factor)
-    images = form.decode(stored.flatten(0, 1).float() / 255)
-    classes = torch.arange(stored.shape[1], device=device).repeat(stored.shape[0])
-    return Images.of(images, classes.repeat_interleave(form.images), artifact.mean, artifact.std, device)
+    return training_images(stored.float() / 255, formation(artifact.factor), artifact.mean, artifact.std)
 
 
 Job = tuple[int, int, int]  # which evaluation, which size, which network

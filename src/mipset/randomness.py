@@ -22,6 +22,7 @@ class Purpose(Enum):
     MATCH_AUGMENTATION = "match augmentation"
     TRAIN_BATCH = "train batch"
     TRAIN_AUGMENTATION = "train augmentation"
+    METRIC_IMAGES = "metric images"
     EVALUATION_NETWORK = "evaluation network"
     EVALUATION_BATCH = "evaluation batch"
     EVALUATION_AUGMENTATION = "evaluation augmentation"

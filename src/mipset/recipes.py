@@ -23,16 +23,18 @@ if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not insta
     from mipset.data import Dataset
     from mipset.engines import Engine
     from mipset.matching import Distance, Objective
+    from mipset.metrics import Metric
     from mipset.networks import Network
     from mipset.subsets import FreezeRule, Policy
-    from mipset.training import TrainingRule
+    from mipset.training import Images, TrainingRule
 
 POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
+METRICS = ("feature", "gradient", "accuracy")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
 DISTANCES = ("squared", "l1", "row-cosine")
 INITIALISATIONS = ("mix", "noise")
 ONLY_FOR = {  # settings that not every policy reads
-    **dict.fromkeys(("period", "freeze", "round_distances"), ("mdc", "mdc-per-class")),
+    **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), ("mdc", "mdc-per-class")),
     "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
     "prefix_weights": ("every-prefix",),
 }
@@ -55,10 +57,12 @@ class Recipe:
     freeze: str = _setting(
         "ratchet", "as released, as in the paper's equation, or not at all (mdc)", among=FREEZE_RULES
     )
+    metric: str = _setting("feature", "what sizes are compared by (mdc): distances, or accuracy", among=METRICS)
+    metric_epochs: int = _setting(20, "epochs on each size for the metric `accuracy` (mdc)", least=1)
     subset_weight: float = _setting(1.0, "how much the subset losses count beside the base loss", least=0)
     prefix_weights: str = _setting("one", "every-prefix: `one`, `size`, or N numbers such as 1,1,2")
     round_distances: int = _setting(
-        -1, "decimals of feature distances before they are compared; -1 keeps all", least=-1
+        -1, "decimals of the metric before sizes are compared; -1 keeps all (mdc)", least=-1
     )
     factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1)
     init: str = _setting("mix", "first pixels: tiles of real images, or noise", among=INITIALISATIONS)
@@ -231,6 +235,21 @@ def _distance(r: Recipe) -> Distance:
     return distances[r.distance]
 
 
+def metric(r: Recipe, build: Callable[[], Network], real: Images) -> Metric:
+    """What sizes are compared by, as the recipe names it; the networks of `build` may be trained for it."""
+    from mipset.metrics import AccuracyDifference, FeatureDistance, GradientDistance
+    from mipset.training import Schedule
+
+    makers: dict[str, Callable[[], Metric]] = {
+        "feature": lambda: FeatureDistance(r.ipc, _distance(r)),
+        "gradient": GradientDistance,
+        "accuracy": lambda: AccuracyDifference(
+            build, real, training_rule(r), Schedule(r.metric_epochs, r.train_batch), r.seed
+        ),
+    }
+    return makers[r.metric]()
+
+
 def objective(r: Recipe) -> Objective[Any]:
     """What makes synthetic images like real ones, as the recipe names it."""
     from mipset.matching import GradientMatching
@@ -306,7 +325,7 @@ def assemble(
         )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
-    form = formation(r.factor)
+    form, build = formation(r.factor), network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine)
     shape = (r.ipc, data.classes, *data.shape)
     if start is not None:
         first = given_pixels(start, shape)
@@ -326,7 +345,7 @@ def assemble(
         objective=objective(r),
         sampler=ShuffledEpochs(real, data.classes, r.real_batch, r.seed),
         learner=TrainedOnReal(
-            network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine),
+            build,
             real,
             training_rule(r),
             batch=r.train_batch,
@@ -338,7 +357,7 @@ def assemble(
         ),
         policy=policy(r, data.classes),
         augmentation=augmentation(r.match_augment),
-        feature_distance=_distance(r),
+        metric=metric(r, build, real),
         T=r.outer,
         E=r.inner,
         seed=r.seed,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mipset.errors import SettingError
 from mipset.randomness import Purpose, generator
-from mipset.training import normalise
+from mipset.training import Images, normalise
 
 
 class Formation(ABC):
@@ -125,6 +125,13 @@ def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
     )
 
 
+def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
+    """What stored images in [0, 1], [n, C, ch, h, w], are trained on as: decoded, class by class within a rank."""
+    classes = torch.arange(stored.shape[1], device=stored.device).repeat(stored.shape[0])
+    labels = classes.repeat_interleave(form.images)
+    return Images.of(form.decode(stored.flatten(0, 1)), labels, mean, std, stored.device)
+
+
 def to_uint8(pixels: Tensor) -> Tensor:
     """What is shipped: [0, 1] rounded to the nearest of 256 grey levels."""
     return (pixels.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
@@ -151,6 +158,7 @@ class Synthetic:
     ) -> None:
         self.pixels, self.formation, self.rate, self.momentum = pixels, form, rate, momentum
         self.velocity = torch.zeros_like(pixels)
+        self._scale = (mean, std)
         self._mean, self._std = (
             torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1) for values in (mean, std)
         )
@@ -173,6 +181,10 @@ class Synthetic:
     def of_class(self, c: int) -> Tensor:
         """S_c [N, ch, h, w], ready to be differentiated."""
         return self.pixels[:, c].clone().requires_grad_()
+
+    def subset(self, n: int) -> Images:
+        """S_[n] as a network is trained on it."""
+        return training_images(self.pixels[:n], self.formation, *self._scale)
 
     def decode(self, stored: Tensor) -> Tensor:
         """Stored images to normalised training images."""

@@ -52,6 +52,11 @@ class Images:
         """Height and width."""
         return self.pixels.shape[2], self.pixels.shape[3]
 
+    def at(self, indices: Tensor) -> Images:
+        """Only the images at `indices`."""
+        indices = indices.to(self.pixels.device)
+        return Images(self.pixels[indices], self.labels[indices], self.mean, self.std)
+
     def batch(self, indices: Tensor | slice) -> tuple[Tensor, Tensor]:
         """The normalised images at `indices`, and their labels."""
         if isinstance(indices, Tensor):
@@ -130,13 +135,21 @@ def fit(
         yield epoch + 1
 
 
+TEST_BATCH = 500
+
+
 @torch.no_grad()
-def accuracy(theta: Network, images: Images, batch: int = 500) -> float:
-    """The share of images that θ classifies correctly, in percent."""
+def correct(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
+    """Which of the images θ classifies correctly."""
     theta.eval()
-    right = 0
+    found = []
     for start in range(0, len(images), batch):
         part, labels = images.batch(slice(start, start + batch))
-        right += int((theta(part).argmax(dim=1) == labels).sum())
+        found.append(theta(part).argmax(dim=1) == labels)
     theta.train()
-    return 100 * right / len(images)
+    return torch.cat(found)
+
+
+def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
+    """The share of images that θ classifies correctly, in percent."""
+    return 100 * int(correct(theta, images, batch).sum()) / len(images)

@@ -1,0 +1,154 @@
+"""What sizes are compared by: each metric against its definition, what it costs, and that a policy follows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mipset.condense import Parts, condense, update_class
+from mipset.costs import passes
+from mipset.data import Dataset
+from mipset.metrics import AccuracyDifference, Metric, Passes
+from mipset.networks import ConvNet, Network
+from mipset.recipes import METRICS, Recipe, assemble
+from mipset.subsets import MostLearnableSubset, Policy
+from mipset.training import Schedule, accuracy
+
+CPU = torch.device("cpu")
+
+
+class Seen(Policy):
+    """Measures every iteration and remembers what it saw."""
+
+    def __init__(self, N: int) -> None:
+        self.N = N
+        self.seen: list[Tensor] = []
+
+    def weights(self, c: int) -> list[float]:
+        return [0.0] * (self.N - 1) + [1.0]
+
+    def measures(self, t: int) -> bool:
+        return True
+
+    def select(self, t: int, F: Tensor) -> None:
+        self.seen.append(F.clone())
+
+
+def measured(r: Recipe, data: Dataset) -> tuple[Parts, Seen]:
+    parts, policy = assemble(r, data, CPU), Seen(r.ipc)
+    return replace(parts, policy=policy), policy
+
+
+def test_the_gradient_distance_of_every_size_is_what_the_objective_says_of_each_alone(
+    toy: Dataset, recipe: Recipe
+) -> None:
+    once = recipe.replace(metric="gradient", outer=1, inner=1)
+    parts, policy = measured(once, toy)
+    for _ in condense(parts):
+        pass
+    for n in range(1, once.ipc + 1):
+        alone = once.replace(policy="every-prefix", prefix_weights=",".join(str(int(m == n)) for m in (1, 2, 3)))
+        parts = assemble(alone, toy, CPU)
+        theta = parts.learner.start(1)
+        for c in range(toy.classes):
+            loss, _ = update_class(parts, theta, 1, 1, c)
+            assert policy.seen[0][c, n - 1].item() == pytest.approx(loss.item(), rel=1e-4)
+
+
+def test_feature_and_gradient_distances_leave_the_pixels_of_the_base_loss_alone(toy: Dataset, recipe: Recipe) -> None:
+    basic = assemble(recipe.replace(policy="none"), toy, CPU)
+    for _ in condense(basic):
+        pass
+    for metric in ("feature", "gradient", "accuracy"):
+        parts, policy = measured(recipe.replace(metric=metric, metric_epochs=1), toy)
+        for _ in condense(parts):
+            pass
+        assert torch.allclose(parts.S.pixels, basic.S.pixels, atol=1e-6)
+        assert len(policy.seen) == recipe.outer
+
+
+def test_accuracy_is_that_of_networks_trained_on_each_size_and_asked_about_real_images(
+    toy: Dataset, recipe: Recipe
+) -> None:
+    parts = assemble(recipe.replace(metric="accuracy", metric_epochs=30, network_lr=0.05), toy, CPU)
+    assert isinstance(parts.metric, AccuracyDifference)
+    found, again, later = (parts.metric.of_set(parts.S, t) for t in (1, 1, 2))
+    assert isinstance(found, Tensor)
+    assert isinstance(again, Tensor)
+    assert isinstance(later, Tensor)
+    assert found.shape == (3, 3)
+    assert bool((found[:, 2] == 0).all()), "the whole set is never chosen, so it is not trained on"
+    assert float(found[:, :2].mean()) > 60, "stripes are learned from one image per class, and 33 % is chance"
+    assert torch.equal(found, again), "another call draws the same"
+    assert not torch.equal(found, later), "another iteration trains other networks"
+
+
+def test_accuracy_per_class_adds_up(toy: Dataset, recipe: Recipe) -> None:
+    parts = assemble(recipe.replace(metric="accuracy", metric_epochs=2), toy, CPU)
+    metric = parts.metric
+    assert isinstance(metric, AccuracyDifference)
+    trained: list[Network] = []
+    whole = replace(metric, build=lambda: trained.append(metric.build()) or trained[-1])  # type: ignore[func-returns-value]
+    F = whole.of_set(parts.S, 1)
+    assert isinstance(F, Tensor)
+    assert len(trained) == parts.S.N - 1
+    for n, theta in enumerate(trained, start=1):  # all 60 images are asked about, 20 of each class
+        assert float(F[:, n - 1].mean()) == pytest.approx(accuracy(theta, metric.real), abs=1e-3)
+
+
+class Given(Metric):
+    """Says what it was told to say about each outer iteration."""
+
+    def __init__(self, F: list[list[float]]) -> None:
+        self.F = F
+
+    def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
+        return 0.0
+
+    def of_set(self, S: Any, t: int) -> Tensor | float:
+        return torch.tensor(self.F[t - 1]).expand(S.C, S.N)
+
+
+def test_the_policy_chooses_what_the_metric_says_has_changed_the_most(toy: Dataset, recipe: Recipe) -> None:
+    parts = assemble(recipe.replace(outer=3, policy="mdc"), toy, CPU)
+    told = replace(parts, metric=Given([[5.0, 5.0, 9.0], [5.0, 4.0, 0.0], [1.0, 4.0, 9.0]]))
+    assert isinstance(told.policy, MostLearnableSubset)
+    for _ in condense(told):
+        pass
+    assert told.policy.chosen == [1, 2, 1]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("policy", ["none", "mdc", "every-prefix"])
+def test_passes_are_those_that_a_run_takes(
+    toy: Dataset, recipe: Recipe, metric: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    r = recipe.replace(metric=metric, policy=policy, metric_epochs=2, outer=3, period=2)
+    counted = {"forward": 0, "backward": 0}
+
+    def count(owner: Any, name: str, what: str) -> None:
+        real = getattr(owner, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            counted[what] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(ConvNet, "features", "forward")
+    count(torch.autograd, "grad", "backward")
+    count(torch.autograd, "backward", "backward")
+    for _ in condense(assemble(r, toy, CPU)):
+        pass
+    assert passes(r, toy.shape, toy.classes, len(toy.train)) == Passes(**counted)
+
+
+def test_a_schedule_that_is_longer_costs_more(toy: Dataset, recipe: Recipe) -> None:
+    metric = assemble(recipe.replace(metric="accuracy", metric_epochs=5), toy, CPU).metric
+    assert isinstance(metric, AccuracyDifference)
+    twice = replace(metric, schedule=Schedule(10, metric.schedule.batch))
+    assert twice.passes(3, 12).backward == 2 * metric.passes(3, 12).backward == 2 * (5 * 2 + 5 * 3)
