@@ -300,8 +300,9 @@ class TestHelp:
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--size", "--split-seed", "--resume", "--force"),
                 "--dry-run",
-                *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights"),
-                *("--round-distances", "--factor", "--init", "--distance", "--network", "--width", "--depth"),
+                *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights", "--metric"),
+                *("--metric-epochs", "--round-distances", "--factor", "--init", "--distance", "--network", "--width"),
+                "--depth",
                 *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),
                 *(
                     "--train-images",
@@ -722,7 +723,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 EAGER = """
 import sys, time
 from mipset import cli, checkpoint
-cli.CHECKPOINT_SECONDS = -1
+checkpoint.SECONDS = -1
 save, saved = checkpoint.save, []
 def save_and_wait(*arguments):
     save(*arguments)
@@ -943,7 +944,7 @@ class TestResume:
                     os.kill(os.getpid(), signal.SIGINT)
 
             with monkeypatch.context() as patch:
-                patch.setattr(cli, "CHECKPOINT_SECONDS", -1)
+                patch.setattr(checkpoint, "SECONDS", -1)
                 patch.setattr(checkpoint, "save", save_and_interrupt)
                 with pytest.raises(SystemExit) as ended:
                     cli.main([str(argument) for argument in arguments])

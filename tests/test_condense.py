@@ -202,9 +202,9 @@ def test_a_run_that_was_interrupted_equals_one_that_was_not(
     file = tmp_path / "run.checkpoint"
     for step in run(longer, toy):
         if step.t == done and step.outer_done:
-            checkpoint.save(file, step, longer, toy.sha256)
+            checkpoint.save(file, step, longer, toy.sha256, seconds=1.5)
     whole, parts = step.parts, assemble(longer, toy, CPU)
-    assert checkpoint.resume(file, parts, longer, toy.sha256) == done
+    assert checkpoint.resume(file, parts, longer, toy.sha256) == (done, 1.5)
     *_, resumed = condense(parts, done)
     assert torch.equal(resumed.parts.S.pixels, whole.S.pixels)
     assert torch.equal(resumed.parts.S.velocity, whole.S.velocity)

@@ -49,7 +49,7 @@ import faulthandler, os, shutil, signal, sys
 faulthandler.dump_traceback_later(60)  # where it hangs, if it does
 from mipset import checkpoint, cli, learners
 rank = os.environ.get("RANK")
-cli.CHECKPOINT_SECONDS = -1
+checkpoint.SECONDS = -1
 save, start = checkpoint.save, learners.TrainedOnReal.start
 def save_and_keep(path, step, *rest):
     save(path, step, *rest)
@@ -380,7 +380,7 @@ class TestEnds:
             os.kill(os.getpid(), signal.SIGINT)
 
         with monkeypatch.context() as patch:
-            patch.setattr(cli, "CHECKPOINT_SECONDS", -1)
+            patch.setattr(checkpoint, "SECONDS", -1)
             patch.setattr(checkpoint, "save", save_and_interrupt)
             with pytest.raises(SystemExit):
                 cli.main(["condense", pets, "--out", str(tmp_path / "x"), *SMALL])

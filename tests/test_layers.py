@@ -89,6 +89,7 @@ LATER: dict[str, set[str]] = {
             "condense",
             "learners",
             "matching",
+            "metrics",
             "networks",
             "sampling",
             "subsets",

@@ -7,24 +7,68 @@ are all there is. Tensors and plain values only; nothing in the file is executed
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
 
-from mipset.condense import Parts, Step
+from mipset.condense import Parts, Step, condense
 from mipset.errors import ArtifactError, SettingError
 from mipset.files import write_whole
 from mipset.recipes import Recipe, flag_of
 
+SECONDS = 30.0  # between two checkpoints
 
-def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "") -> None:
+
+@dataclass
+class Kept:
+    """A run that leaves a checkpoint in `path` now and then, and goes on from the one that it finds there."""
+
+    path: Path
+    parts: Parts
+    recipe: Recipe
+    sources: str  # tells the data apart
+    engine: str = ""
+    done: int = 0  # outer iterations that the checkpoint holds
+    _before: float = 0.0
+    _start: float = field(default_factory=time.monotonic)
+    _saved: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken, in all processes that shared in it one after the other."""
+        return self._before + time.monotonic() - self._start
+
+    def resume(self) -> None:
+        """Put the parts where the checkpoint was."""
+        self.done, self._before = resume(self.path, self.parts, self.recipe, self.sources, self.engine)
+        self._start = time.monotonic()
+
+    def steps(self) -> Iterator[Step]:
+        """What is left of the run."""
+        for step in condense(self.parts, self.done):
+            if step.outer_done and step.t < self.recipe.outer:
+                self._see(step)
+            yield step
+
+    def _see(self, step: Step) -> None:
+        team = self.parts.team
+        if team.leads and time.monotonic() - self._saved > SECONDS:
+            save(self.path, step, self.recipe, self.sources, self.engine, self.seconds)
+            self.done, self._saved = step.t, time.monotonic()
+        self.done = int(team.first(str(self.done).encode))  # any process may have to say it
+
+
+def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "", seconds: float = 0.0) -> None:
     """Write where the run stands after the outer iteration that `step` closes; `sources` tells the data apart."""
     content = {
         "recipe": asdict(recipe),
         "sources": sources,
         "engine": engine,
         "done": step.t,
+        "seconds": seconds,
         "pixels": step.parts.S.pixels.cpu(),
         "velocity": step.parts.S.velocity.cpu(),
         "policy": step.parts.policy.state(),
@@ -36,8 +80,8 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "")
         raise ArtifactError(f"the checkpoint {path} cannot be written: {error}.") from error
 
 
-def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> int:
-    """Put `parts` where the checkpoint was, and say how many outer iterations are done.
+def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> tuple[int, float]:
+    """Put `parts` where the checkpoint was, and say how many outer iterations are done and how long they took.
 
     One process of a team needs to see the file; how many there were when it was written does not matter.
     """
@@ -50,6 +94,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
     try:
         content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
         was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
+        seconds = float(content["seconds"])
         pixels, velocity = content["pixels"], content["velocity"]
         policy, learner, made_by = content["policy"], content["learner"], content["engine"]
     except Exception as error:  # torch raises whatever broken bytes lead it to
@@ -71,4 +116,4 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
     parts.S.velocity.copy_(velocity)
     parts.policy.restore(policy)
     parts.learner.restore(learner)
-    return done
+    return done, seconds

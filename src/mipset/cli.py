@@ -229,8 +229,7 @@ def condense(chosen: argparse.Namespace) -> None:
     device = _device(chosen)
     loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
     real = _load(chosen.dataset, **loaded_with)
-    from mipset import checkpoint
-    from mipset.condense import condense
+    from mipset.checkpoint import Kept
     from mipset.recipes import assemble, flag_of, pack
 
     first, origin = _first_pixels(chosen.start, recipe, real)
@@ -246,23 +245,20 @@ def condense(chosen: argparse.Namespace) -> None:
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
     )
-    done = checkpoint.resume(waiting, parts, recipe, sources, str(engine)) if chosen.resume else 0
-    if done == recipe.outer:
+    kept = Kept(waiting, parts, recipe, sources, str(engine))
+    if chosen.resume:
+        kept.resume()
+    if kept.done == recipe.outer:
         raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
-    start = saved = time.monotonic()
+    start = time.monotonic()
     step = None
-    with Progress(f"condensing {real.name}", 1.0, done / recipe.outer) as bar:
+    with Progress(f"condensing {real.name}", 1.0, kept.done / recipe.outer) as bar:
         try:
-            for step in condense(parts, done):
+            for step in kept.steps():
                 note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
-                if step.outer_done and step.t < recipe.outer:
-                    if team.leads and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        checkpoint.save(waiting, step, recipe, sources, str(engine))
-                        done, saved = step.t, time.monotonic()
-                    done = int(team.first(str(done).encode))  # any process may have to say it
         except (KeyboardInterrupt, TeamError) as stop:
-            how = f"add --resume to go on after outer iteration {done}" if done else "nothing was written"
+            how = f"add --resume to go on after outer iteration {kept.done}" if kept.done else "nothing was written"
             raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}; {how}.") from stop
     assert step is not None
     if not team.leads:
@@ -279,7 +275,6 @@ def condense(chosen: argparse.Namespace) -> None:
     )
 
 
-CHECKPOINT_SECONDS = 30.0
 COMPILE_FROM = 3e11  # FLOPs from which it pays: some seconds of plain torch
 
 
