@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mipset.data import Dataset
     from mipset.engines import Engine
     from mipset.evaluate import Evaluation
+    from mipset.experiments import Experiment
     from mipset.recipes import Recipe
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
@@ -151,6 +152,41 @@ def parser() -> Parser:
     _add_machine_flags(verb)
     verb.set_defaults(run=evaluate)
 
+    verb = verbs.add_parser("compare", help="methods side by side, in one table", description=compare.__doc__)
+    verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset's")
+    verb.add_argument(
+        "--methods",
+        metavar="NAMES",
+        default="c,mdc,every-prefix",
+        help="such as c,mdc:pixel-lr=0.03,a; `mipset methods` lists them (default: c,mdc,every-prefix)",
+    )
+    verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations for each method (default: 1)")
+    verb.add_argument("--out", metavar="DIR", type=Path, help="folder of the results (default: compare-RECIPE)")
+    verb.add_argument("--data", metavar="DATASET", help="in place of the recipe's")
+    verb.add_argument(
+        "--held-out", metavar="SHARE", type=float, help="test on this share of the training images: for choosing"
+    )
+    verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
+    verb.add_argument("--at", metavar="T,T", help="evaluate after these outer iterations too, such as 2,5,10")
+    verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
+    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
+    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    verb.add_argument(
+        "--evaluate-with", metavar="NAMES", help="architectures, such as convnet,resnet (default: as condensed with)"
+    )
+    verb.add_argument(
+        "--evaluation-seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)"
+    )
+    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one for each core)")
+    verb.add_argument("--dry-run", action="store_true", help="say what is left to do and what it costs, and do nothing")
+    _add_recipe_flags(verb, without=("policy", "prefix_weights"))
+    _add_data_flags(verb)
+    _add_machine_flags(verb)
+    verb.set_defaults(run=compare)
+
+    verb = verbs.add_parser("methods", help="what `mipset compare` can compare", description=methods.__doc__)
+    verb.set_defaults(run=methods)
+
     verb = verbs.add_parser("show", help="what a file holds, as text or picture", description=show.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path)
     verb.add_argument("--png", metavar="FILE", type=Path, help="write a contact sheet of all images")
@@ -176,11 +212,13 @@ def parser() -> Parser:
     return top
 
 
-def _add_recipe_flags(verb: argparse.ArgumentParser) -> None:
+def _add_recipe_flags(verb: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
     from mipset.recipes import Recipe, flag_of
 
     group = verb.add_argument_group("settings", "each in place of what the recipe says")
     for f in fields(Recipe):
+        if f.name in without:
+            continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
         among = f.metadata["choices"]
         text = f.metadata["help"] + (f" ({', '.join(among)})" if among else "")
@@ -359,8 +397,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
     Several files make one table.
     """
-    if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" and "TORCHELASTIC_RUN_ID" in os.environ:
-        raise SettingError("mipset evaluate shares its work by --workers: start it without torchrun.")
+    _alone("evaluate")
     from mipset.artifact import read
 
     for flag in ("networks", "epochs", "width", "depth", "workers"):
@@ -403,13 +440,7 @@ def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Arti
 
 def _evaluation_flops(evaluation: Evaluation) -> float:
     """The work of all sizes, whichever are asked for: a score does not depend on which others are."""
-    from mipset.costs import training_flops
-    from mipset.recipes import network_builder
-
-    a, data = evaluation.network, evaluation.data
-    build = network_builder(a.name, data.shape, data.classes, a.width, a.depth)
-    seen = sum(evaluation.training_images(size) for size in range(1, evaluation.artifact.ipc + 1))
-    return float(training_flops(build, data.shape) * seen)
+    return sum(evaluation.flops(size) for size in range(1, evaluation.artifact.ipc + 1))
 
 
 def _evaluate_all(
@@ -438,6 +469,126 @@ def _evaluate_all(
         kept = f"kept the accuracies of {', '.join(curves)}" if chosen.save and curves else "nothing was written"
         raise KeyboardInterrupt(f"interrupted; {kept}.") from interrupt
     return {name: curves[name] for name in names.values()}
+
+
+def compare(chosen: argparse.Namespace) -> None:
+    """Condense with every method and seed, evaluate every size, and write one table.
+
+    Finished cells of DIR are not run again: the same command goes on where it was interrupted, and further methods or
+    seeds join the table.
+    """
+    _alone("compare")
+    for flag in ("seeds", "networks", "epochs", "workers"):
+        _at_least(1, flag, getattr(chosen, flag))
+    _at_least(0, "evaluation_seed", chosen.evaluation_seed)
+    experiment = _experiment(chosen)
+    if chosen.dry_run:
+        _tell_grid(experiment)
+        return
+    cells = experiment.cells
+    with Progress(f"comparing on {experiment.data.name}", experiment.work(cells)) as bar:
+        try:
+            for amount, note in experiment.run():
+                bar.advance(amount, note)
+        except KeyboardInterrupt as interrupt:
+            done = sum(not experiment.missing(cell) for cell in cells)
+            raise KeyboardInterrupt(
+                f"interrupted; {done} of {_count(len(cells), 'cell')} finished: the same command goes on from there."
+            ) from interrupt
+    experiment.write_tables()
+    from mipset.results import accuracy_rows, cost_rows, overtaking, rows
+    from mipset.tables import in_columns
+
+    results = experiment.results()
+    for network in dict.fromkeys(result.network for result in results):
+        these = [result for result in results if result.network == network]
+        print(f"accuracy in % on test images ({network}; protocol {these[0].protocol})")
+        print(in_columns(accuracy_rows(rows(these))))
+        print(*overtaking(these), sep="\n", end="\n" if overtaking(these) else "")
+    print(in_columns(cost_rows(rows(r for r in results if r.network == results[0].network))))
+    print(f"{experiment.folder}: results.md, results.csv and results.jsonl")
+
+
+def _experiment(chosen: argparse.Namespace) -> Experiment:
+    from mipset.evaluate import Architecture, protocol
+    from mipset.experiments import Experiment
+    from mipset.methods import methods
+    from mipset.recipes import RECIPES, Recipe
+
+    name, dataset = chosen.recipe, chosen.data
+    if name not in RECIPES:
+        name, dataset = _recipe_for(chosen.recipe), chosen.data or chosen.recipe
+    asked = methods(chosen.methods)
+    names = {f.name for f in fields(Recipe)} - {"policy", "prefix_weights"}
+    given = {key: getattr(chosen, key) for key in names if getattr(chosen, key) is not None}
+    first = given.pop("seed", 0)
+    rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
+    device = _device(chosen)
+    real = _load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
+    if chosen.held_out is not None:
+        real = real.held_out(chosen.held_out, 0)
+    ipc = min(method.recipe(name, given).ipc for method in asked)
+    others = (
+        [None] if chosen.evaluate_with is None else [Architecture.named(n) for n in chosen.evaluate_with.split(",")]
+    )
+    experiment = Experiment(
+        folder=chosen.out or Path(f"compare-{Path(chosen.recipe).name}"),
+        name=name,
+        data=real,
+        methods=asked,
+        seeds=range(first, first + chosen.seeds),
+        sizes=_sizes(chosen.sizes, ipc),
+        protocol=rule,
+        networks=chosen.networks,
+        architectures=others,
+        given=given,
+        at=_numbers("--at", chosen.at) if chosen.at else (),
+        evaluation_seed=chosen.evaluation_seed,
+        device=device,
+        workers=chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1),
+    )
+    engine = _Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells))
+    return replace(experiment, engine=engine)
+
+
+def _tell_grid(experiment: Experiment) -> None:
+    """What `compare` would do, once it is known that it could."""
+    from mipset.tables import byte_count, in_columns
+
+    cells = experiment.cells
+    seconds = experiment.seconds(cells)
+    lines = [["method", "seed", "condensations to run", "evaluations to run", "time"]]
+    for cell in cells:
+        left = len(experiment.runs_left([cell]))
+        scores = len(experiment.missing(cell)) * len(experiment.sizes) * experiment.networks
+        lines.append(
+            [
+                cell.method.name,
+                str(cell.recipe.seed),
+                f"{left} of {len(cell.runs)}, {cell.recipe.outer} x {cell.recipe.inner}" if cell.runs else "none",
+                str(scores),
+                duration(seconds([cell])) if scores else "done",
+            ]
+        )
+    print(in_columns(lines))
+    print(
+        f"about {duration(seconds(cells))} in all on this machine (what methods share is run once), "
+        f"and about {byte_count(experiment.max_memory)} of memory"
+    )
+    print(f"nothing was run: leave out --dry-run to do it, in {experiment.folder}")
+
+
+def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
+    """List the methods that `mipset compare` knows, and the groups of them that make the paper's tables.
+
+    A method can have settings of its own behind colons: mdc:pixel-lr=0.03:freeze=never.
+    """
+    from mipset.methods import GROUPS, METHODS
+
+    for name, method in METHODS.items():
+        print(f"{name}\n    {method.text}")
+    for name, members in GROUPS.items():
+        print(f"{name}\n    {', '.join(members)}")
 
 
 def show(chosen: argparse.Namespace) -> None:
@@ -561,12 +712,18 @@ def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Da
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
     """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
-    from mipset.recipes import RECIPES, Recipe, recipe
+    from mipset.recipes import Recipe, recipe
 
-    fitting = [name for name, named in RECIPES.items() if named.dataset == chosen.dataset]
-    name = chosen.recipe or (fitting[0] if fitting else DEFAULT_RECIPE)
+    name = chosen.recipe or _recipe_for(chosen.dataset)
     given = {f.name: getattr(chosen, f.name) for f in fields(Recipe) if getattr(chosen, f.name) is not None}
     return recipe(name, **given)
+
+
+def _recipe_for(dataset: str) -> str:
+    from mipset.recipes import RECIPES
+
+    fitting = [name for name, named in RECIPES.items() if named.dataset == dataset]
+    return fitting[0] if fitting else DEFAULT_RECIPE
 
 
 DEFAULT_RECIPE = "cifar10-cpu"  # for data of one's own: made for two cores
@@ -627,6 +784,11 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def _alone(verb: str) -> None:
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" and "TORCHELASTIC_RUN_ID" in os.environ:
+        raise SettingError(f"mipset {verb} shares its work by --workers: start it without torchrun.")
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
@@ -641,9 +803,16 @@ def _refuse_to_overwrite(path: Path, force: bool) -> None:
 
 
 def _sizes(text: str | None, ipc: int) -> list[int]:
-    """`1-3,10` as [1, 2, 3, 10]."""
     if text is None:
         return list(range(1, ipc + 1))
+    sizes = _numbers("--sizes", text)
+    if sizes[-1] > ipc:
+        raise SettingError(f"--sizes cannot be {text!r}: there are sizes 1 to {ipc}.")
+    return sizes
+
+
+def _numbers(flag: str, text: str) -> list[int]:
+    """`1-3,10` as [1, 2, 3, 10]."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -651,11 +820,14 @@ def _sizes(text: str | None, ipc: int) -> list[int]:
             low = int(first)
             high = int(last) if dash else low
         except ValueError:
-            raise SettingError(f"--sizes cannot be {text!r}: write sizes such as 1-10 or 1,2,5.") from None
-        if not 1 <= low <= high <= ipc:
-            raise SettingError(f"--sizes cannot be {text!r}: the file has sizes 1 to {ipc}.")
+            low = high = 0
+        if not 1 <= low <= high <= MOST_NUMBERS:
+            raise SettingError(f"{flag} cannot be {text!r}: write numbers such as 1-10 or 1,2,5.")
         found.update(range(low, high + 1))
     return sorted(found)
+
+
+MOST_NUMBERS = 1_000_000
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
 
 from mipset.artifact import Accuracy, Artifact
+from mipset.costs import training_flops
 from mipset.data import Dataset
 from mipset.engines import Engine
 from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, SettingError, choices
@@ -142,10 +144,9 @@ class Evaluation:
         for _, score in scores([(self, sizes)], networks, workers):
             yield score
 
-    def training_images(self, size: int) -> int:
-        """How many images a network sees while it learns from S_[size], each as often as it does."""
-        images = size * self.data.classes * self.artifact.factor**2
-        return images * self.protocol.epochs_for(images)
+    def flops(self, size: int) -> float:
+        """The work of one score."""
+        return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
 
     def score(self, size: int, number: int) -> Score:
         """Train network `number` on S_[size] and test it."""
@@ -180,6 +181,18 @@ class Evaluation:
                 )
             )
         return points
+
+
+def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protocol, factor: int, size: int) -> float:
+    """What it takes to train a network on S_[size] and to test it: learning is three times the work of looking."""
+    images = size * data.classes * factor**2
+    per_image = _training_flops(architecture, data.shape, data.classes)
+    return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
+
+
+@cache
+def _training_flops(a: Architecture, shape: tuple[int, int, int], classes: int) -> int:
+    return training_flops(network_builder(a.name, shape, classes, a.width, a.depth), shape)
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:

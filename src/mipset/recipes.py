@@ -163,6 +163,7 @@ class NamedRecipe:
     dataset: str
     recipe: Recipe
     promise: str
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings for a method or a policy
 
 
 PAPER_CIFAR10 = Recipe()
@@ -191,13 +192,21 @@ RECIPES = {
 
 def recipe(name: str, **changes: Any) -> Recipe:
     """A named recipe, with some settings changed."""
-    if name not in RECIPES:
-        raise SettingError(f"there is no recipe {name!r}: choose {choices(RECIPES)}.")
-    chosen = RECIPES[name].recipe.replace(**changes)
+    chosen = settled(name, [], changes)
+    chosen = settled(name, [chosen.policy], changes)
     for setting, policies in ONLY_FOR.items():
         if setting in changes and chosen.policy not in policies:
             raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {chosen.policy}.")
     return chosen
+
+
+def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> Recipe:
+    """A named recipe with what was tuned for the first of these methods or policies for which something was."""
+    if name not in RECIPES:
+        raise SettingError(f"there is no recipe {name!r}: choose {choices(RECIPES)}.")
+    named = RECIPES[name]
+    tuned = next((named.tuned[one] for one in tuned_for if one in named.tuned), {})
+    return named.recipe.replace(**{**tuned, **changes})
 
 
 def policy(r: Recipe, classes: int) -> Policy:
@@ -315,7 +324,7 @@ def assemble(
     from mipset.condense import Parts
     from mipset.learners import TrainedOnReal
     from mipset.sampling import ShuffledEpochs
-    from mipset.synthetic import Synthetic, formation, from_noise, from_real
+    from mipset.synthetic import Synthetic, formation
     from mipset.training import Images
 
     check_fit(r, data)
@@ -326,13 +335,7 @@ def assemble(
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form, build = formation(r.factor), network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine)
-    shape = (r.ipc, data.classes, *data.shape)
-    if start is not None:
-        first = given_pixels(start, shape)
-    elif r.init == "noise":
-        first = from_noise(shape, r.seed)
-    else:
-        first = from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, form)
+    first = first_pixels(r, data) if start is None else given_pixels(start, (r.ipc, data.classes, *data.shape))
     return Parts(
         S=Synthetic(
             first.to(device),
@@ -364,6 +367,19 @@ def assemble(
         classes=team.share(range(data.classes)),
         team=team,
     )
+
+
+def first_pixels(r: Recipe, data: Dataset) -> Tensor:
+    """What the recipe starts from, [N, C, ch, h, w]; a smaller set starts from a prefix of it."""
+    import torch
+
+    from mipset.synthetic import formation, from_noise, from_real
+
+    check_fit(r, data)
+    if r.init == "noise":
+        return from_noise((r.ipc, data.classes, *data.shape), r.seed)
+    pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
+    return from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, formation(r.factor))
 
 
 def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,0 +1,296 @@
+"""Results of a comparison: one line of JSON for each finished cell, and the tables that are made of them.
+
+A cell is one method with one seed. Two spreads are told apart everywhere: over condensations (the same method with
+another seed) and over networks (the same set, other networks trained on it).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from mipset.errors import ArtifactError
+from mipset.files import write_whole
+from mipset.progress import duration
+from mipset.tables import byte_count
+
+BASE = "c"  # the method that others are compared with, as in the paper
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one cell gave, at the end of its run or after `outer` iterations of it."""
+
+    cell: str  # identifies everything that it depends on
+    table: str  # identifies what all cells of one table have in common
+    method: str
+    seed: int
+    outer: int
+    final: bool
+    network: str
+    protocol: str
+    scores: Mapping[int, Sequence[float]]  # accuracy in percent of each network, for each size
+    condensations: int  # processes
+    images: int  # stored, all classes together
+    bytes: int  # of these images
+    seconds: float  # of condensing and choosing; not of evaluating
+    forward: int  # passes over a batch
+    backward: int
+    files: Sequence[str] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    machine: str = ""
+
+    @property
+    def means(self) -> dict[int, float]:
+        """The mean over networks, for each size."""
+        return {size: statistics.fmean(values) for size, values in self.scores.items()}
+
+    @property
+    def mean(self) -> float:
+        """The mean over sizes and networks."""
+        return statistics.fmean(self.means.values())
+
+    @property
+    def by_network(self) -> list[float]:
+        """The mean over sizes, for each network number."""
+        return [statistics.fmean(values) for values in zip(*self.scores.values(), strict=True)]
+
+
+def read_results(path: Path) -> list[Result]:
+    """All results in a file of JSON lines; none if there is no file."""
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            found.append(_parsed(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ArtifactError(
+                f"line {number} of {path} is damaged: remove it, and its cell will be run again."
+            ) from error
+    return found
+
+
+def _parsed(content: dict[str, Any]) -> Result:
+    scores = {int(size): [float(value) for value in values] for size, values in content["scores"].items()}
+    if not scores or not all(scores.values()) or len({len(values) for values in scores.values()}) != 1:
+        raise ValueError("scores")
+    known = {f.name for f in fields(Result)}
+    return Result(**{**{name: value for name, value in content.items() if name in known}, "scores": scores})
+
+
+def add_result(path: Path, result: Result) -> None:
+    """Add one line; the file is whole at any moment."""
+    lines = [*(path.read_text(encoding="utf-8").splitlines() if path.exists() else []), json.dumps(asdict(result))]
+    write_whole(path, lambda stream: stream.write(("\n".join(lines) + "\n").encode()))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, all its seeds together."""
+
+    results: Sequence[Result]
+
+    @property
+    def method(self) -> str:
+        return self.results[0].method
+
+    @property
+    def means(self) -> dict[int, float]:
+        """The mean over seeds and networks, for each size."""
+        return {size: statistics.fmean(r.means[size] for r in self.results) for size in self.results[0].means}
+
+    @property
+    def mean(self) -> float:
+        """The mean over sizes, seeds and networks."""
+        return statistics.fmean(r.mean for r in self.results)
+
+    @property
+    def over_condensations(self) -> float | None:
+        """The deviation, from one seed to another, of the mean over sizes and networks."""
+        return _deviation([r.mean for r in self.results])
+
+    @property
+    def over_networks(self) -> float | None:
+        """The deviation, from one network to another on the same set, of the mean over sizes."""
+        found = [_deviation(r.by_network) for r in self.results]
+        known = [value for value in found if value is not None]
+        return statistics.fmean(value**2 for value in known) ** 0.5 if known else None
+
+    def spent(self, what: Callable[[Result], float]) -> float:
+        """The mean over seeds of something that was counted or timed."""
+        return statistics.fmean(what(r) for r in self.results)
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def rows(results: Iterable[Result]) -> list[Row]:
+    """The finished cells by method, in the order in which methods first appear."""
+    by_method: dict[str, list[Result]] = {}
+    for result in results:
+        if result.final:
+            by_method.setdefault(result.method, []).append(result)
+    return [Row(sorted(of_one, key=lambda r: r.seed)) for of_one in by_method.values()]
+
+
+def accuracy_rows(table: Sequence[Row]) -> list[list[str]]:
+    """As in the paper: a row per method, a column per size, their mean, the difference to C; and the two spreads."""
+    sizes = list(table[0].means)
+    base = next((row.mean for row in table if row.method == BASE), None)
+    head = ["method", *map(str, sizes), "mean", f"minus {BASE}", "± runs", "± networks", "runs x networks"]
+    body = [
+        [
+            row.method,
+            *(f"{row.means[size]:.2f}" for size in sizes),
+            f"{row.mean:.2f}",
+            "-" if base is None else f"{row.mean - base:+.2f}",
+            *("-" if spread is None else f"{spread:.2f}" for spread in (row.over_condensations, row.over_networks)),
+            f"{len(row.results)} x {len(row.results[0].by_network)}",
+        ]
+        for row in table
+    ]
+    return [head, *body]
+
+
+def cost_rows(table: Sequence[Row]) -> list[list[str]]:
+    """What each method has spent and what it stores, as a mean over its runs."""
+    head = ["method", "condensations", "stored images", "stored bytes", "time", "forward passes", "backward passes"]
+    body = [
+        [
+            row.method,
+            f"{row.spent(lambda r: r.condensations):g}",
+            f"{row.spent(lambda r: r.images):g}",
+            byte_count(round(row.spent(lambda r: r.bytes))),
+            duration(row.spent(lambda r: r.seconds)),
+            f"{row.spent(lambda r: r.forward):,.0f}",
+            f"{row.spent(lambda r: r.backward):,.0f}",
+        ]
+        for row in table
+    ]
+    return [head, *body]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All seeds of a method after the same number of outer iterations."""
+
+    row: Row
+    outer: int
+
+    @property
+    def seconds(self) -> float:
+        return self.row.spent(lambda r: r.seconds)
+
+
+def moments(results: Iterable[Result]) -> dict[str, list[Moment]]:
+    """Of each method that was looked at on its way, its states in order, the final one last."""
+    found: dict[str, dict[int, list[Result]]] = {}
+    for result in results:
+        found.setdefault(result.method, {}).setdefault(result.outer, []).append(result)
+    return {
+        method: [Moment(Row(states[outer]), outer) for outer in sorted(states)]
+        for method, states in found.items()
+        if len(states) > 1
+    }
+
+
+def moment_rows(states: Mapping[str, Sequence[Moment]]) -> list[list[str]]:
+    """Accuracy of every size against outer iterations and against time."""
+    sizes = list(next(iter(states.values()))[0].row.means)
+    body = [
+        [
+            method,
+            str(moment.outer),
+            duration(moment.seconds),
+            *(f"{moment.row.means[size]:.2f}" for size in sizes),
+            f"{moment.row.mean:.2f}",
+        ]
+        for method, its_states in states.items()
+        for moment in its_states
+    ]
+    return [["method", "outer", "time", *map(str, sizes), "mean"], *body]
+
+
+def overtaking(results: Sequence[Result]) -> list[str]:
+    """How soon each method that was looked at on its way passed the final mean of C: a sentence each."""
+    base = next((row for row in rows(results) if row.method == BASE), None)
+    if base is None:
+        return []
+    goal, whole = base.mean, base.spent(lambda r: r.seconds)
+    found = []
+    for method, states in moments(results).items():
+        if method == BASE:
+            continue
+        passed = next((m for m in states if m.row.mean > goal), None)
+        what = f"{method} passes the final mean of {BASE} ({goal:.2f} %, {duration(whole)})"
+        found.append(
+            f"{what} within {passed.outer} outer iterations ({duration(passed.seconds)})."
+            if passed
+            else f"{method} does not pass the final mean of {BASE} ({goal:.2f} %, {duration(whole)})."
+        )
+    return found
+
+
+def markdown(cells: Sequence[Sequence[str]]) -> str:
+    """Rows, the first of which is the head, as a Markdown table."""
+    head, *body = cells
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *body))
+
+
+def document(title: str, intro: Sequence[str], results: Sequence[Result]) -> str:
+    """Everything about one comparison, as Markdown."""
+    parts = [f"# {title}", *intro]
+    for network in dict.fromkeys(result.network for result in results):
+        chosen = [result for result in results if result.network == network]
+        table = rows(chosen)
+        if table:
+            parts += [f"## Accuracy in %, {network}, {chosen[0].protocol}", markdown(accuracy_rows(table))]
+        states = moments(chosen)
+        if states:
+            parts += [f"## During condensation, {network}", markdown(moment_rows(states)), *overtaking(chosen)]
+    parts += ["## What it took", markdown(cost_rows(rows(_once(results))))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _once(results: Sequence[Result]) -> list[Result]:
+    """Results by one network only: others repeat what was spent."""
+    return [result for result in results if result.network == results[0].network]
+
+
+def comma_separated(results: Sequence[Result]) -> str:
+    """One line per method and network, and per state on the way: numbers with all their digits."""
+    sizes = list(results[0].scores)
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    spreads = ("minus_c", "sd_runs", "sd_networks")
+    head = ["method", "network", "protocol", "outer", "final", "runs", "networks"]
+    writer.writerow([*head, *(f"size_{n}" for n in sizes), "mean", *spreads, *COUNTED])
+    groups: dict[tuple[str, str, int, bool], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.network, result.method, result.outer, result.final), []).append(result)
+    base = {network: Row(of_one).mean for (network, method, _, end), of_one in groups.items() if end and method == BASE}
+    for (network, method, outer, end), of_one in groups.items():
+        row = Row(of_one)
+        difference = row.mean - base[network] if network in base else None
+        writer.writerow(
+            [
+                *(method, network, of_one[0].protocol, outer, int(end), len(of_one), len(of_one[0].by_network)),
+                *(row.means[n] for n in sizes),
+                row.mean,
+                *("" if value is None else value for value in (difference, row.over_condensations, row.over_networks)),
+                *(statistics.fmean(getattr(result, name) for result in of_one) for name in COUNTED),
+            ]
+        )
+    return stream.getvalue()
+
+
+COUNTED = ("condensations", "images", "bytes", "seconds", "forward", "backward")
