@@ -66,6 +66,11 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
+    "selection": {
+        *("artifact", "data", "engines", "errors", "evaluate", "networks", "randomness", "recipes", "synthetic"),
+        "training",
+        *TORCH,
+    },
     # the doors
     "cli": {"__init__", "distributed", "errors", "extras", "progress"},
     "__init__": {"errors", "extras"},
@@ -96,7 +101,7 @@ LATER: dict[str, set[str]] = {
     },
     "cli": {
         *("artifact", "checkpoint", "condense", "costs", "data", "engines", "evaluate", "memory", "native"),
-        *("pictures", "recipes", "tables"),
+        *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
 }
