@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mipset.costs import Cost
     from mipset.data import Dataset
     from mipset.engines import Engine
-    from mipset.evaluate import Evaluation
+    from mipset.evaluate import Architecture, Evaluation, Protocol
     from mipset.recipes import Recipe
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
@@ -139,17 +139,25 @@ def parser() -> Parser:
     verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="what `mipset condense` wrote")
     verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
-    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
-    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    _add_protocol_flags(verb)
     verb.add_argument("--network", metavar="NAME", help="architecture (default: the one it was condensed with)")
     verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
     verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
-    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
     verb.add_argument("--data", metavar="DATASET", help="where the test images are (default: named in the file)")
     verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
     _add_machine_flags(verb)
     verb.set_defaults(run=evaluate)
+
+    verb = verbs.add_parser("reorder", help="put what is easy to learn first (YOCO)", description=reorder.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    _add_protocol_flags(verb)
+    verb.add_argument("--first", metavar="E", type=int, default=100, help="epochs that are looked at (default: 100)")
+    verb.add_argument("--best", metavar="K", type=int, default=10, help="of these, epochs that count (default: 10)")
+    _add_machine_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+    verb.set_defaults(run=reorder)
 
     verb = verbs.add_parser("show", help="what a file holds, as text or picture", description=show.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path)
@@ -196,6 +204,12 @@ def _add_data_flags(verb: argparse.ArgumentParser) -> None:
         default=0,
         help="draws the test split of a folder that has none",
     )
+
+
+def _add_protocol_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how to train (default: quick)")
+    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
 
 
 def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
@@ -398,23 +412,33 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
-    from mipset.evaluate import Architecture, Evaluation, protocol
+    from mipset.evaluate import Architecture, Evaluation
 
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
-    rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
-    return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
+    return Evaluation(artifact, real, _protocol(chosen), architecture, chosen.seed, str(device))
+
+
+def _protocol(chosen: argparse.Namespace) -> Protocol:
+    from mipset.evaluate import protocol
+
+    return protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
 
 
 def _evaluation_flops(evaluation: Evaluation) -> float:
     """The work of all sizes, whichever are asked for: a score does not depend on which others are."""
+    seen = sum(evaluation.training_images(size) for size in range(1, evaluation.artifact.ipc + 1))
+    return _learning_flops(evaluation.artifact, evaluation.network, seen)
+
+
+def _learning_flops(artifact: Artifact, a: Architecture, seen: int) -> float:
+    """The work of networks that see so many images of a file while they learn, each as often as they do."""
     from mipset.costs import training_flops
     from mipset.recipes import network_builder
 
-    a, data = evaluation.network, evaluation.data
-    build = network_builder(a.name, data.shape, data.classes, a.width, a.depth)
-    seen = sum(evaluation.training_images(size) for size in range(1, evaluation.artifact.ipc + 1))
-    return float(training_flops(build, data.shape) * seen)
+    classes, channels, height, width = artifact.images.shape[1:]
+    shape = (channels, height, width)
+    return float(training_flops(network_builder(a.name, shape, classes, a.width, a.depth), shape) * seen)
 
 
 def _evaluate_all(
@@ -443,6 +467,48 @@ def _evaluate_all(
         kept = f"kept the accuracies of {', '.join(curves)}" if chosen.save and curves else "nothing was written"
         raise KeyboardInterrupt(f"interrupted; {kept}.") from interrupt
     return {name: curves[name] for name in names.values()}
+
+
+def reorder(chosen: argparse.Namespace) -> None:
+    """Write the images of FILE in another order: first those that a network finds easy while it learns them (YOCO).
+
+    Nothing is lost but the accuracies, which belong to the old order. The network is the one that the set was condensed
+    with; it learns for the first epochs of the protocol only.
+    """
+    from mipset.artifact import read
+
+    for flag in ("epochs", "first", "best"):
+        _at_least(1, flag, getattr(chosen, flag))
+    _at_least(0, "seed", chosen.seed)
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    artifact = read(chosen.file)
+    device = _device(chosen)
+    start = time.monotonic()
+    from mipset.evaluate import Architecture
+    from mipset.selection import reorder
+    from mipset.tables import byte_count
+
+    rule = _protocol(chosen)
+    ranks, classes = artifact.images.shape[:2]
+    images = ranks * classes * artifact.factor**2
+    seen = images * min(chosen.first, rule.epochs_for(images))
+    engine = _Engines(chosen, device).for_work(lambda: _learning_flops(artifact, Architecture.of(artifact), seen))
+    with Progress(f"reordering {chosen.file.stem}", 1.0) as bar:
+        better = reorder(
+            artifact,
+            rule,
+            chosen.seed,
+            device,
+            engine,
+            first=chosen.first,
+            best=chosen.best,
+            progress=lambda share: bar.advance(share - bar.done),
+        )
+    better.write(chosen.out)
+    print(
+        f"{chosen.out}: the images of {chosen.file}, easiest first, {byte_count(chosen.out.stat().st_size)}, "
+        f"in {duration(time.monotonic() - start)}; next: mipset evaluate {chosen.file} {chosen.out}"
+    )
 
 
 def show(chosen: argparse.Namespace) -> None:
