@@ -56,7 +56,7 @@ def herding(features: Tensor, n: int) -> Tensor:
 
 
 def k_center(features: Tensor, n: int) -> Tensor:
-    """`n` of the images with these features [B, F]: the nearest to the mean, then always the farthest from the chosen."""
+    """`n` of the images with these features [B, F]: the nearest to the mean, then ever the farthest from the chosen."""
     _check_enough(len(features), n)
     chosen = [int(_squared_distances(features, features.mean(dim=0)).argmin())]
     nearest = features.new_full((len(features),), float("inf"))
