@@ -33,6 +33,7 @@ TINY = [
     *("--ipc", "2", "--width", "4", "--depth", "2", "--outer", "2", "--inner", "2", "--real-batch", "8"),
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
 ]
+REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
 BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 
@@ -219,6 +220,25 @@ class TestVerbs:
         assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
         assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
 
+    def test_reordering(self, tmp_path: Path, condensed: Path, here: Here) -> None:
+        old, new = read(condensed), tmp_path / "new.safetensors"
+        printed = here("reorder", condensed, "--out", new, *REORDER)
+        assert printed.startswith(f"{new}: the images of {condensed}, easiest first, ")
+        assert printed.endswith(f"; next: mipset evaluate {condensed} {new}\n")
+        assert printed.count("\n") == 1
+        found = read(new)
+        for c in range(10):
+            before, after = ([image.tobytes() for image in artifact.images[:, c]] for artifact in (old, found))
+            assert sorted(after) == sorted(before)
+        assert not np.array_equal(found.images, old.images)
+        assert found.recipe == old.recipe
+        assert found.provenance["reordered"] == "yoco"
+        assert found.provenance["reordered_with"].endswith("; seed 0; best 1 of the first 2 epochs")
+        assert [line.split()[0] for line in here("evaluate", condensed, new, *BRIEF).splitlines()[2:]] == ["set", "new"]
+        content = new.read_bytes()
+        here("reorder", condensed, "--out", new, *REORDER, "--force", "--seed", 1)
+        assert new.read_bytes() != content
+
     def test_what_it_would_cost(self, tmp_path: Path) -> None:
         printed = done(run("condense", "fashion-mini", "--dry-run", *TINY, cwd=tmp_path))
         rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
@@ -280,7 +300,7 @@ class TestHelp:
             "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
             "from mipset.cli import main; main(sys.argv[1:])"
         )
-        for verb in ([], ["condense"], ["evaluate"], ["data", "fetch"]):
+        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["data", "fetch"]):
             process = subprocess.run(
                 [sys.executable, "-c", code, *verb, "--help"],
                 env={**os.environ, "PYTHONPATH": SOURCE},
@@ -329,6 +349,10 @@ class TestHelp:
                     "--width",
                 ),
                 *("--depth", "--seed", "--data", "--workers", "--save"),
+                *machine,
+            },
+            ("reorder",): {
+                *("FILE", "--help", "--out", "--protocol", "--epochs", "--first", "--best", "--seed", "--force"),
                 *machine,
             },
             ("show",): {"FILE", "--help", "--png"},
@@ -574,7 +598,11 @@ class TestBadCondensing:
 
 
 class TestBadFiles:
-    @pytest.mark.parametrize("verb", [["evaluate"], ["show"], ["slice", "--out", "y", "1"]], ids=lambda verb: verb[0])
+    @pytest.mark.parametrize(
+        "verb",
+        [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"]],
+        ids=lambda verb: verb[0],
+    )
     def test_that_cannot_be_read(
         self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
     ) -> None:
@@ -644,6 +672,23 @@ class TestBadFiles:
         ):
             Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, provenance).write(path)
             assert reason in refusal("evaluate", path, *BRIEF)
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["--first", "0"], "--first cannot be 0: it must be at least 1"),
+            (["--best", "-1"], "--best cannot be -1: it must be at least 1"),
+            (["--epochs", "0"], "--epochs cannot be 0"),
+            (["--seed", "-1"], "--seed cannot be -1"),
+            (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
+            (["--device", "quantum"], "--device cannot be 'quantum'"),
+            (["--out", "nowhere/new"], "there is no folder"),
+            (["--out", str(GOLDEN)], "exists already: choose another --out, or add --force"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_reordering(self, refusal: Here, tmp_path: Path, condensed: Path, given: list[str], reason: str) -> None:
+        assert reason in refusal("reorder", condensed, "--out", tmp_path / "new", *REORDER, *given)
 
     def test_slicing(self, refusal: Here, tmp_path: Path) -> None:
         (tmp_path / "old").write_bytes(b"precious")
@@ -1075,7 +1120,7 @@ class TestFullDisk:
 class TestWithoutTorch:
     @pytest.mark.parametrize(
         "arguments",
-        [["condense", "fashion-mini", "--out", "x"], ["evaluate", str(GOLDEN)]],
+        [["condense", "fashion-mini", "--out", "x"], ["evaluate", str(GOLDEN)], ["reorder", str(GOLDEN), "--out", "x"]],
         ids=lambda a: a[0],
     )
     def test_verbs_that_need_it_say_what_to_type(self, tmp_path: Path, arguments: list[str]) -> None:

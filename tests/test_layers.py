@@ -69,6 +69,11 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
+    "selection": {
+        *("artifact", "data", "engines", "errors", "evaluate", "networks", "randomness", "recipes", "synthetic"),
+        "training",
+        *TORCH,
+    },
     # the doors
     "cli": {"__init__", "distributed", "errors", "extras", "progress"},
     "__init__": {"errors", "extras"},
@@ -100,7 +105,7 @@ LATER: dict[str, set[str]] = {
     },
     "cli": {
         *("artifact", "checkpoint", "condense", "costs", "data", "engines", "evaluate", "memory", "native"),
-        *("pictures", "recipes", "tables"),
+        *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
 }

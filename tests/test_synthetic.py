@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mipset.errors import SettingError
-from mipset.synthetic import MultiFormation, Plain, Synthetic, formation, from_noise, from_real, to_uint8
+from mipset.synthetic import MultiFormation, Plain, Synthetic, cut, formation, from_noise, from_real, join, to_uint8
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -45,6 +45,15 @@ def test_tiles_are_shrunk_by_nearest_neighbour() -> None:
     stored = MultiFormation(2).encode(images)
     assert torch.equal(stored[0, :, :4, 4:], images[1, :, ::2, ::2])
     assert torch.equal(stored[0, :, 4:, :4], images[2, :, ::2, ::2])
+
+
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+def test_what_was_cut_is_joined_again(n: int, factor: int, h: int, w: int) -> None:
+    images = random(n, 2, factor * h, factor * w)
+    tiles = cut(images, factor)
+    assert tiles.shape == (n * factor**2, 2, h, w)
+    assert torch.equal(tiles[factor - 1], images[0, :, :h, (factor - 1) * w :])  # the last of the first row
+    assert torch.equal(join(tiles, factor), images)
 
 
 def test_plain_changes_nothing() -> None:

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from mipset.costs import Cost
     from mipset.data import Dataset
     from mipset.engines import Engine
-    from mipset.evaluate import Evaluation
+    from mipset.evaluate import Evaluation, Protocol
     from mipset.experiments import Experiment
     from mipset.recipes import Recipe
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
 COMPILE = ("auto", "on", "off")
+LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
 
 
@@ -140,12 +141,10 @@ def parser() -> Parser:
     verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="what `mipset condense` wrote")
     verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
-    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
-    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    _add_protocol_flags(verb)
     verb.add_argument("--network", metavar="NAME", help="architecture (default: the one it was condensed with)")
     verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
     verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
-    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
     verb.add_argument("--data", metavar="DATASET", help="where the test images are (default: named in the file)")
     verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
@@ -169,23 +168,29 @@ def parser() -> Parser:
     verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--at", metavar="T,T", help="evaluate after these outer iterations too, such as 2,5,10")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
-    verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
-    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    _add_protocol_flags(verb, seed="--evaluation-seed")
     verb.add_argument(
         "--evaluate-with", metavar="NAMES", help="architectures, such as convnet,resnet (default: as condensed with)"
     )
-    verb.add_argument(
-        "--evaluation-seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)"
-    )
     verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one for each core)")
     verb.add_argument("--dry-run", action="store_true", help="say what is left to do and what it costs, and do nothing")
-    _add_recipe_flags(verb, without=("policy", "prefix_weights"))
+    _add_recipe_flags(verb, without=LEFT_TO_METHODS)
     _add_data_flags(verb)
     _add_machine_flags(verb)
     verb.set_defaults(run=compare)
 
     verb = verbs.add_parser("methods", help="what `mipset compare` can compare", description=methods.__doc__)
     verb.set_defaults(run=methods)
+
+    verb = verbs.add_parser("reorder", help="put what is easy to learn first (YOCO)", description=reorder.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    _add_protocol_flags(verb, default="paper")
+    verb.add_argument("--first", metavar="E", type=int, default=100, help="epochs that are looked at (default: 100)")
+    verb.add_argument("--best", metavar="K", type=int, default=10, help="of these, epochs that count (default: 10)")
+    _add_machine_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+    verb.set_defaults(run=reorder)
 
     verb = verbs.add_parser("show", help="what a file holds, as text or picture", description=show.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path)
@@ -234,6 +239,12 @@ def _add_data_flags(verb: argparse.ArgumentParser) -> None:
         default=0,
         help="draws the test split of a folder that has none",
     )
+
+
+def _add_protocol_flags(verb: argparse.ArgumentParser, default: str = "quick", seed: str = "--seed") -> None:
+    verb.add_argument("--protocol", choices=PROTOCOLS, default=default, help=f"how to train (default: {default})")
+    verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
+    verb.add_argument(seed, metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
 
 
 def _add_machine_flags(verb: argparse.ArgumentParser) -> None:
@@ -430,12 +441,17 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
-    from mipset.evaluate import Architecture, Evaluation, protocol
+    from mipset.evaluate import Architecture, Evaluation
 
     given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
     architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
-    rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
-    return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
+    return Evaluation(artifact, real, _protocol(chosen), architecture, chosen.seed, str(device))
+
+
+def _protocol(chosen: argparse.Namespace) -> Protocol:
+    from mipset.evaluate import protocol
+
+    return protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
 
 
 def _evaluation_flops(evaluation: Evaluation) -> float:
@@ -510,7 +526,7 @@ def compare(chosen: argparse.Namespace) -> None:
 
 
 def _experiment(chosen: argparse.Namespace) -> Experiment:
-    from mipset.evaluate import Architecture, protocol
+    from mipset.evaluate import Architecture
     from mipset.experiments import Experiment
     from mipset.methods import methods
     from mipset.recipes import RECIPES, Recipe
@@ -519,10 +535,9 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
     if name not in RECIPES:
         name, dataset = _recipe_for(chosen.recipe), chosen.data or chosen.recipe
     asked = methods(chosen.methods)
-    names = {f.name for f in fields(Recipe)} - {"policy", "prefix_weights"}
+    names = [f.name for f in fields(Recipe) if f.name not in LEFT_TO_METHODS]
     given = {key: getattr(chosen, key) for key in names if getattr(chosen, key) is not None}
     first = given.pop("seed", 0)
-    rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
     device = _device(chosen)
     real = _load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
     if chosen.held_out is not None:
@@ -538,7 +553,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         methods=asked,
         seeds=range(first, first + chosen.seeds),
         sizes=_sizes(chosen.sizes, ipc),
-        protocol=rule,
+        protocol=_protocol(chosen),
         networks=chosen.networks,
         architectures=others,
         given=given,
@@ -589,6 +604,49 @@ def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
         print(f"{name}\n    {method.text}")
     for name, members in GROUPS.items():
         print(f"{name}\n    {', '.join(members)}")
+
+
+def reorder(chosen: argparse.Namespace) -> None:
+    """Write the images of FILE in another order: first those that a network finds easy while it learns them (YOCO).
+
+    Nothing is lost but the accuracies, which belong to the old order. The network is the one that the set was condensed
+    with; it learns for the first epochs of the protocol only.
+    """
+    from mipset.artifact import read
+
+    for flag in ("epochs", "first", "best"):
+        _at_least(1, flag, getattr(chosen, flag))
+    _at_least(0, "seed", chosen.seed)
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    artifact = read(chosen.file)
+    device = _device(chosen)
+    start = time.monotonic()
+    from mipset.evaluate import Architecture, learning_flops
+    from mipset.selection import reorder
+    from mipset.tables import byte_count
+
+    rule = _protocol(chosen)
+    ranks, classes = artifact.images.shape[:2]
+    images = ranks * classes * artifact.factor**2
+    seen = images * min(chosen.first, rule.epochs_for(images))
+    per_image = learning_flops(Architecture.of(artifact), artifact.images.shape[2:], len(artifact.class_names))
+    engine = _Engines(chosen, device).for_work(lambda: float(seen * per_image))
+    with Progress(f"reordering {chosen.file.stem}", 1.0) as bar:
+        better = reorder(
+            artifact,
+            rule,
+            chosen.seed,
+            device,
+            engine,
+            first=chosen.first,
+            best=chosen.best,
+            progress=lambda share: bar.advance(share - bar.done),
+        )
+    better.write(chosen.out)
+    print(
+        f"{chosen.out}: the images of {chosen.file}, easiest first, {byte_count(chosen.out.stat().st_size)}, "
+        f"in {duration(time.monotonic() - start)}; next: mipset evaluate {chosen.file} {chosen.out}"
+    )
 
 
 def show(chosen: argparse.Namespace) -> None:

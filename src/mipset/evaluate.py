@@ -186,12 +186,13 @@ class Evaluation:
 def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protocol, factor: int, size: int) -> float:
     """What it takes to train a network on S_[size] and to test it: learning is three times the work of looking."""
     images = size * data.classes * factor**2
-    per_image = _training_flops(architecture, data.shape, data.classes)
+    per_image = learning_flops(architecture, data.shape, data.classes)
     return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
 
 
 @cache
-def _training_flops(a: Architecture, shape: tuple[int, int, int], classes: int) -> int:
+def learning_flops(a: Architecture, shape: tuple[int, int, int], classes: int) -> int:
+    """Of a network that learns from one image [ch, h, w]."""
     return training_flops(network_builder(a.name, shape, classes, a.width, a.depth), shape)
 
 

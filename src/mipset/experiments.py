@@ -99,7 +99,7 @@ class Experiment:
     @property
     def bench(self) -> Bench:
         """What methods make sets with."""
-        return Bench(self.data, self.device, self.engine, self.protocol)
+        return Bench(self.data, self.device, self.engine)
 
     @property
     def table(self) -> str:

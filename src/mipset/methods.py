@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # methods can be listed where torch is not installed
     from mipset.artifact import Artifact
     from mipset.data import Dataset
     from mipset.engines import Engine
-    from mipset.evaluate import Protocol
     from mipset.metrics import Passes
 
 
@@ -50,7 +49,6 @@ class Bench:
     data: Dataset
     device: torch.device
     engine: Engine
-    protocol: Protocol
 
 
 class Way(ABC):
@@ -125,17 +123,19 @@ class Selected(Way):
 
 
 class Reordered(OneRun):
-    """One condensation whose images are put into the order of YOCO: easy ones first."""
+    """One condensation whose images are put into the order of YOCO, by the protocol of the paper: easy ones first."""
 
     def sets(self, r: Recipe, sizes: Sequence[int], made: Sequence[Artifact], bench: Bench) -> dict[int, Artifact]:
+        from mipset.evaluate import PROTOCOLS
         from mipset.selection import reorder
 
-        return dict.fromkeys(sizes, reorder(made[0], bench.protocol, r.seed, bench.device, bench.engine))
+        return dict.fromkeys(sizes, reorder(made[0], PROTOCOLS["paper"], r.seed, bench.device, bench.engine))
 
     def passes(self, r: Recipe, bench: Bench) -> Passes:
+        from mipset.evaluate import PROTOCOLS
         from mipset.selection import reordering_passes
 
-        return reordering_passes(r.ipc * r.factor**2 * bench.data.classes, bench.protocol)
+        return reordering_passes(r.ipc * r.factor**2 * bench.data.classes, PROTOCOLS["paper"])
 
 
 @dataclass(frozen=True)

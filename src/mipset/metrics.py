@@ -20,7 +20,7 @@ from mipset.networks import Network, fresh
 from mipset.randomness import Purpose, key, permutation
 from mipset.subsets import feature_distances
 from mipset.synthetic import Synthetic
-from mipset.training import TEST_BATCH, Images, Schedule, TrainingRule, correct, fit
+from mipset.training import TEST_BATCH, Images, Schedule, TrainingRule, class_scores, fit
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ class AccuracyDifference(Metric):
             theta = fresh(self.build, key(self.seed, Purpose.EVALUATION_NETWORK, t, n, 0), S.pixels.device)
             for _ in fit(theta, S.subset(n), self.rule, self.schedule, self.seed, t, n, 0):
                 pass
-            right, labels = correct(theta, self.real.at(drawn)).cpu(), self.real.labels[drawn].cpu()
+            asked = self.real.at(drawn)
+            right, labels = (class_scores(theta, asked).argmax(dim=1) == asked.labels).cpu(), asked.labels.cpu()
             count = torch.bincount(labels, minlength=S.C).clamp(min=1)
             F[:, n - 1] = 100 * torch.bincount(labels[right], minlength=S.C) / count
         return F

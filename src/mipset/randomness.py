@@ -26,6 +26,7 @@ class Purpose(Enum):
     EVALUATION_NETWORK = "evaluation network"
     EVALUATION_BATCH = "evaluation batch"
     EVALUATION_AUGMENTATION = "evaluation augmentation"
+    SELECTION = "selection"
 
 
 def key(seed: int, purpose: Purpose, *address: int) -> int:

@@ -409,7 +409,7 @@ def check_fit(r: Recipe, data: Dataset) -> None:
     if r.init == "mix" and have < r.ipc * r.factor**2:
         raise SettingError(
             f"class {name!r} has {have} training images, but --ipc {r.ipc} with --factor {r.factor} starts from "
-            f"{r.ipc * r.factor**2}: choose a smaller --ipc or --factor, or --init noise."
+            f"{r.ipc * r.factor**2}: choose a smaller --ipc or --factor, or condense with --init noise."
         )
     if len(data.train) < r.train_batch:
         raise SettingError(f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}.")
@@ -451,19 +451,22 @@ def pack(step: Step, r: Recipe, data: Dataset, origin: Mapping[str, int | str | 
 
     if not bool(step.parts.S.pixels.isfinite().all()):
         raise DivergedError("the pixels are no longer finite: try a smaller --pixel-lr.")
-    return _artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
+    return as_artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
 
 
 def packed_bytes(r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None = None) -> int:
     """How large the file will be that `pack` makes, to a few bytes: one rank is made, the others are counted."""
     import numpy as np
 
-    one = _artifact(np.zeros((1, data.classes, *data.shape), dtype=np.uint8), r, data, origin)
+    one = as_artifact(np.zeros((1, data.classes, *data.shape), dtype=np.uint8), r, data, origin)
     digest = len(r",\"\"") + 64  # of every further rank, in JSON within JSON
     return len(one.to_bytes()) + (r.ipc - 1) * (one.images.nbytes + digest)
 
 
-def _artifact(images: Pixels, r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None) -> Artifact:
+def as_artifact(
+    images: Pixels, r: Recipe, data: Dataset, origin: Mapping[str, int | str | None] | None = None
+) -> Artifact:
+    """Stored images [N, C, ch, h, w] with the recipe they belong to and where they come from."""
     from mipset import __version__
     from mipset.artifact import Artifact
 

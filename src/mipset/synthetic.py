@@ -73,13 +73,11 @@ class MultiFormation(Formation):
         return self.tiles
 
     def decode(self, stored: Tensor) -> Tensor:
-        n, channels, height, width = stored.shape
+        height, width = stored.shape[2:]
         f = self.tiles
         tile_h, tile_w = -(-height // f), -(-width // f)
         padded = F.pad(stored, (0, tile_w * f - width, 0, tile_h * f - height), value=0.5)
-        grid = padded.reshape(n, channels, f, tile_h, f, tile_w).permute(0, 2, 4, 1, 3, 5)
-        tiles = grid.reshape(n * f * f, channels, tile_h, tile_w)
-        return F.interpolate(tiles, size=(height, width), mode="bilinear", align_corners=False)
+        return F.interpolate(cut(padded, f), size=(height, width), mode="bilinear", align_corners=False)
 
     def encode(self, images: Tensor) -> Tensor:
         f = self.tiles
@@ -96,6 +94,21 @@ class MultiFormation(Formation):
                 target = stored[:, :, place[0], place[1]]
                 target.copy_(F.interpolate(each[:, row, column], size=target.shape[2:], mode="nearest"))
         return stored
+
+
+def cut(images: Tensor, factor: int) -> Tensor:
+    """[n, ch, h, w] to tiles [n * factor², ch, h / factor, w / factor], image by image and row by row."""
+    n, channels, height, width = images.shape
+    tile_h, tile_w = height // factor, width // factor
+    grid = images.reshape(n, channels, factor, tile_h, factor, tile_w).permute(0, 2, 4, 1, 3, 5)
+    return grid.reshape(n * factor**2, channels, tile_h, tile_w)
+
+
+def join(tiles: Tensor, factor: int) -> Tensor:
+    """The images that `cut` made these tiles of."""
+    _, channels, tile_h, tile_w = tiles.shape
+    grid = tiles.reshape(-1, factor, factor, channels, tile_h, tile_w).permute(0, 3, 1, 4, 2, 5)
+    return grid.reshape(-1, channels, factor * tile_h, factor * tile_w)
 
 
 def formation(factor: int) -> Formation:

@@ -1,8 +1,8 @@
-"""One training step and one accuracy, shared by condensing and evaluating."""
+"""One training step, many on one small set, and what a network makes of images: shared by all who train one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -138,18 +138,26 @@ def fit(
 TEST_BATCH = 500
 
 
-@torch.no_grad()
-def correct(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
-    """Which of the images θ classifies correctly."""
-    theta.eval()
-    found = []
-    for start in range(0, len(images), batch):
-        part, labels = images.batch(slice(start, start + batch))
-        found.append(theta(part).argmax(dim=1) == labels)
-    theta.train()
-    return torch.cat(found)
-
-
 def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
     """The share of images that θ classifies correctly, in percent."""
-    return 100 * int(correct(theta, images, batch).sum()) / len(images)
+    right = int((class_scores(theta, images, batch).argmax(dim=1) == images.labels).sum())
+    return 100 * right / len(images)
+
+
+def class_scores(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
+    """What θ says about every image as it is, [n, C]."""
+    return _clean_pass(theta, theta, images, batch)
+
+
+def last_features(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
+    """What θ sees in every image as it is, [n, F]."""
+    return _clean_pass(theta, theta.features, images, batch)
+
+
+@torch.no_grad()
+def _clean_pass(theta: Network, look: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
+    """No augmentation, no gradients, and never more than one batch at work."""
+    theta.eval()
+    found = [look(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
+    theta.train()
+    return torch.cat(found)
