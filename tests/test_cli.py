@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import mipset
@@ -205,6 +206,20 @@ class TestVerbs:
         assert slice_row.split() == ["b", row.split()[1], "-", "-"]
         assert whole_row == row
         assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
+
+    def test_evaluating_with_another_network(self, tmp_path: Path, condensed: Path) -> None:
+        """As wide as asked for, and as deep as it is by default: the file's depth of 2 is that of a convnet."""
+        other = ("--network", "resnet", "--width", 2, "--sizes", 1, "--save")
+        printed = done(run("evaluate", condensed.name, *other, *BRIEF, cwd=tmp_path))
+        assert printed.startswith("accuracy in % on test images, mean ± deviation over 1 network (resnet-10, width 2; ")
+        assert [p.network for p in read(condensed).accuracy] == ["resnet-10, width 2"]
+
+    def test_condensing_with_another_network(self, tmp_path: Path, here: Here) -> None:
+        data = f"npz:{save_npz(tmp_path / 'larger.npz', size=16)}"
+        out = tmp_path / "set"
+        here("condense", data, "--out", out, *TINY, "--network", "resnet-ap", "--depth", 10)
+        assert read(out).recipe["network"] == "resnet-ap"
+        assert "(resnet-ap-10, width 4; " in here("evaluate", out, "--data", data, "--sizes", 1, *BRIEF)
 
     def test_starting_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
         first, second = tmp_path / "first", tmp_path / "second"
@@ -413,6 +428,27 @@ class TestRecipeChoice:
         ].recipe.replace(ipc=7, policy="none", pixel_lr=0.0)
 
 
+class TestNetworkChoice:
+    @pytest.mark.parametrize(
+        ("given", "network"),
+        [
+            ([], "convnet-2, width 4"),  # of the file
+            (["--width", "8"], "convnet-2, width 8"),
+            (["--network", "convnet", "--depth", "1"], "convnet-1, width 4"),
+            (["--network", "resnet"], "resnet-10, width 32"),
+            (["--network", "resnet-ap"], "resnet-ap-10, width 64"),
+            (["--network", "densenet"], "densenet-121, width 12"),
+            (["--network", "resnet", "--depth", "18"], "resnet-18, width 32"),
+            (["--network", "resnet", "--width", "4", "--depth", "18"], "resnet-18, width 4"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_another_network_has_a_size_of_its_own(self, condensed: Path, given: list[str], network: str) -> None:
+        chosen = cli.parser().parse_args(["evaluate", str(condensed), *given])
+        data = mipset.load("fashion-mini")
+        assert str(cli._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
+
+
 class TestOwnData:
     def test_in_an_npz_file(
         self, here: Here, refusal: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
@@ -502,6 +538,12 @@ class TestBadCondensing:
             (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
             (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
             (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (
+                ["fashion-mini", "--network", "resnet"],
+                "--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
+                "choose convnet or resnet-ap.",
+            ),
+            (["fashion-mini", "--network", "resnet-ap"], "--depth of a ResNet cannot be 2: choose 10 or 18"),
             (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
             (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
             (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
@@ -599,7 +641,9 @@ class TestBadFiles:
             (["--epochs", "0"], "--epochs cannot be 0"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
-            (["--network", "vgg"], "there is no network 'vgg'"),
+            (["--network", "vgg"], "there is no network 'vgg': choose convnet, resnet, resnet-ap or densenet"),
+            (["--network", "resnet", "--depth", "3"], "--depth of a ResNet cannot be 3: choose 10 or 18"),
+            (["--network", "densenet", "--depth", "40"], "--depth of a DenseNet cannot be 40: choose 121"),
             (["--width", "0"], "--width cannot be 0"),
             (["--depth", "0"], "--depth cannot be 0"),
             (["--depth", "20"], "choose a smaller --depth"),

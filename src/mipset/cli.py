@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mipset import __version__
 from mipset.distributed import ALONE, Team, joined
-from mipset.errors import ArtifactError, MipsetError, NoCompilerError, SettingError, TeamError
+from mipset.errors import ArtifactError, MipsetError, NoCompilerError, SettingError, TeamError, choices
 from mipset.extras import missing
 from mipset.progress import Progress, duration
 
@@ -141,9 +141,7 @@ def parser() -> Parser:
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
     verb.add_argument("--protocol", choices=PROTOCOLS, default="quick", help="how they are trained (default: quick)")
     verb.add_argument("--epochs", metavar="E", type=int, help="epochs (default: the protocol's)")
-    verb.add_argument("--network", metavar="NAME", help="architecture (default: the one it was condensed with)")
-    verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
-    verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
+    _add_network_flags(verb)
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="of networks and batches (default: 0)")
     verb.add_argument("--data", metavar="DATASET", help="where the test images are (default: named in the file)")
     verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
@@ -185,6 +183,15 @@ def _add_recipe_flags(verb: argparse.ArgumentParser) -> None:
         among = f.metadata["choices"]
         text = f.metadata["help"] + (f" ({', '.join(among)})" if among else "")
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=text)
+
+
+def _add_network_flags(verb: argparse.ArgumentParser) -> None:
+    from mipset.recipes import NETWORKS
+
+    own = "default: as condensed with; of another network, its own"
+    verb.add_argument("--network", metavar="NAME", help=f"{choices(NETWORKS)} (default: the one it was condensed with)")
+    verb.add_argument("--width", metavar="W", type=int, help=f"channels; of a densenet, its growth ({own})")
+    verb.add_argument("--depth", metavar="D", type=int, help=f"blocks; of other networks, layers ({own})")
 
 
 def _add_data_flags(verb: argparse.ArgumentParser) -> None:
@@ -400,8 +407,11 @@ def evaluate(chosen: argparse.Namespace) -> None:
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
     from mipset.evaluate import Architecture, Evaluation, protocol
 
-    given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
-    architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
+    architecture = Architecture.of(artifact)
+    if chosen.network not in (None, architecture.name):
+        architecture = Architecture.named(chosen.network)
+    given = {"width": chosen.width, "depth": chosen.depth}
+    architecture = replace(architecture, **{k: v for k, v in given.items() if v is not None})
     rule = protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
     return Evaluation(artifact, real, rule, architecture, chosen.seed, str(device))
 
