@@ -6,15 +6,11 @@ FLOPs are counted (mipset.costs); times follow from them by the assumptions belo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor, nn
-from torch.nn import functional as F
-
 from mipset.costs import Cost, cost
-from mipset.networks import Network
 from mipset.recipes import PAPER_CIFAR10, Recipe
 from mipset.tables import flop_count, in_columns
 
@@ -31,45 +27,6 @@ GPUS = (1, 8, 64)
 HOUR, DAY, YEAR = 3600, 24 * 3600, 365 * 24 * 3600
 
 
-class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut; `halve` pools between them, where a ResNet would stride."""
-
-    def __init__(self, channels: int, width: int, halve: bool) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(channels, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1)
-        self.norms = nn.ModuleList(nn.GroupNorm(width, width) for _ in range(2))
-        self.pool = nn.AvgPool2d(2) if halve else nn.Identity()
-        changes = halve or channels != width
-        self.shortcut: nn.Module = (
-            nn.Sequential(nn.Conv2d(channels, width, 1), self.pool, nn.GroupNorm(width, width))
-            if changes
-            else nn.Identity()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = self.pool(F.relu(self.norms[0](self.first(x))))
-        return F.relu(self.norms[1](self.second(inner)) + self.shortcut(x))
-
-
-class ResNet10AP(Network):
-    """The paper's network for ImageNet-10, to be counted: a stem of 7x7, four blocks, pooling for strides."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        stem = nn.Sequential(nn.Conv2d(3, 64, 7, padding=3), nn.GroupNorm(64, 64), nn.ReLU(), nn.AvgPool2d(4))
-        blocks = [Block(64, 64, False), Block(64, 128, True), Block(128, 256, True), Block(256, 512, True)]
-        self.body = nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.classifier = nn.Linear(512, classes)
-
-    def features(self, images: Tensor) -> Tensor:
-        features: Tensor = self.body(images)
-        return features
-
-    def scores(self, features: Tensor) -> Tensor:
-        scores: Tensor = self.classifier(features)
-        return scores
-
-
 @dataclass(frozen=True)
 class Setting:
     """A dataset and how the paper condenses it."""
@@ -80,17 +37,18 @@ class Setting:
     classes: int
     images: int
     recipe: Recipe
-    build: Callable[[], Network] | None = None
 
     @property
     def cost(self) -> Cost:
-        return cost(self.recipe, self.shape, self.classes, self.images, build=self.build)
+        return cost(self.recipe, self.shape, self.classes, self.images)
 
 
 def settings() -> list[Setting]:
     """ipc 10 and 50 of both CIFAR sets; ImageNet-10 at 20, as in the paper; ImageNet-1k as if it were in the paper."""
     small, large = (3, 32, 32), (3, 224, 224)
-    imagenet = PAPER_CIFAR10.replace(factor=3, outer=500, period=50, train_images=500)
+    imagenet = PAPER_CIFAR10.replace(
+        network="resnet-ap", width=64, depth=10, factor=3, outer=500, period=50, train_images=500
+    )
     return [
         *(
             Setting(name, "ConvNet-3", small, classes, 50_000, PAPER_CIFAR10.replace(ipc=ipc))
@@ -98,7 +56,7 @@ def settings() -> list[Setting]:
             for ipc in (10, 50)
         ),
         *(
-            Setting(name, "ResNet10-AP", large, classes, images, imagenet.replace(ipc=ipc), _resnet(classes))
+            Setting(name, "ResNet10-AP", large, classes, images, imagenet.replace(ipc=ipc))
             for name, classes, images, ipcs in (
                 ("ImageNet-10", 10, 12_800, (20,)),
                 ("ImageNet-1k*", 1000, 1_281_167, (10, 50)),
@@ -106,10 +64,6 @@ def settings() -> list[Setting]:
             for ipc in ipcs
         ),
     ]
-
-
-def _resnet(classes: int) -> Callable[[], Network]:
-    return lambda: ResNet10AP(classes)
 
 
 def communication(found: Cost, gpus: int) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import mipset
@@ -207,6 +208,20 @@ class TestVerbs:
         assert whole_row == row
         assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
 
+    def test_evaluating_with_another_network(self, tmp_path: Path, condensed: Path) -> None:
+        """As wide as asked for, and as deep as it is by default: the file's depth of 2 is that of a convnet."""
+        other = ("--network", "resnet", "--width", 2, "--sizes", 1, "--save")
+        printed = done(run("evaluate", condensed.name, *other, *BRIEF, cwd=tmp_path))
+        assert printed.startswith("accuracy in % on test images, mean ± deviation over 1 network (resnet-10, width 2; ")
+        assert [p.network for p in read(condensed).accuracy] == ["resnet-10, width 2"]
+
+    def test_condensing_with_another_network(self, tmp_path: Path, here: Here) -> None:
+        data = f"npz:{save_npz(tmp_path / 'larger.npz', size=16)}"
+        out = tmp_path / "set"
+        here("condense", data, "--out", out, *TINY, "--network", "resnet-ap", "--depth", 10)
+        assert read(out).recipe["network"] == "resnet-ap"
+        assert "(resnet-ap-10, width 4; " in here("evaluate", out, "--data", data, "--sizes", 1, *BRIEF)
+
     def test_starting_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
         first, second = tmp_path / "first", tmp_path / "second"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
@@ -315,44 +330,42 @@ class TestHelp:
     def test_flags_are_these(self) -> None:
         """A flag that someone types in a script stays."""
         machine = {"--device", "--threads", "--compile"}
+        protocol = {"--protocol", "--epochs"}
+        settings = {
+            *("--ipc", "--period", "--freeze", "--subset-weight", "--metric", "--metric-epochs", "--round-distances"),
+            *("--factor", "--init", "--distance", "--network", "--width", "--depth", "--outer", "--inner"),
+            *("--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment", "--train-images", "--train-batch"),
+            *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
+            *("--network-momentum", "--network-decay", "--seed"),
+        }
+        data = {"--size", "--split-seed"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
-                *("DATASET", "--help", "--out", "--recipe", "--start", "--size", "--split-seed", "--resume", "--force"),
-                "--dry-run",
-                *("--ipc", "--policy", "--period", "--freeze", "--subset-weight", "--prefix-weights", "--metric"),
-                *("--metric-epochs", "--round-distances", "--factor", "--init", "--distance", "--network", "--width"),
-                "--depth",
-                *("--outer", "--inner", "--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment"),
-                *(
-                    "--train-images",
-                    "--train-batch",
-                    "--train-augment",
-                    "--pool",
-                    "--life",
-                    "--train-precision",
-                    "--cutmix",
-                    "--network-lr",
-                ),
-                *("--network-momentum", "--network-decay", "--seed"),
+                *("DATASET", "--help", "--out", "--recipe", "--start", "--resume", "--force", "--dry-run"),
+                *("--policy", "--prefix-weights"),
+                *settings,
+                *data,
                 *machine,
             },
             ("evaluate",): {
-                *(
-                    "FILE",
-                    "--help",
-                    "--sizes",
-                    "--networks",
-                    "--protocol",
-                    "--epochs",
-                    "--network",
-                    "--width",
-                ),
+                *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
                 *("--depth", "--seed", "--data", "--workers", "--save"),
+                *protocol,
                 *machine,
             },
+            ("compare",): {
+                *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
+                *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run"),
+                *settings,
+                *protocol,
+                *data,
+                *machine,
+            },
+            ("methods",): {"--help"},
             ("reorder",): {
-                *("FILE", "--help", "--out", "--protocol", "--epochs", "--first", "--best", "--seed", "--force"),
+                *("FILE", "--help", "--out", "--first", "--best", "--seed", "--force"),
+                *protocol,
                 *machine,
             },
             ("show",): {"FILE", "--help", "--png"},
@@ -437,6 +450,27 @@ class TestRecipeChoice:
         assert self.chosen("cifar10", "--ipc", "7", "--policy", "none", "--pixel-lr", "0") == RECIPES[
             "cifar10-cpu"
         ].recipe.replace(ipc=7, policy="none", pixel_lr=0.0)
+
+
+class TestNetworkChoice:
+    @pytest.mark.parametrize(
+        ("given", "network"),
+        [
+            ([], "convnet-2, width 4"),  # of the file
+            (["--width", "8"], "convnet-2, width 8"),
+            (["--network", "convnet", "--depth", "1"], "convnet-1, width 4"),
+            (["--network", "resnet"], "resnet-10, width 32"),
+            (["--network", "resnet-ap"], "resnet-ap-10, width 64"),
+            (["--network", "densenet"], "densenet-121, width 12"),
+            (["--network", "resnet", "--depth", "18"], "resnet-18, width 32"),
+            (["--network", "resnet", "--width", "4", "--depth", "18"], "resnet-18, width 4"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_another_network_has_a_size_of_its_own(self, condensed: Path, given: list[str], network: str) -> None:
+        chosen = cli.parser().parse_args(["evaluate", str(condensed), *given])
+        data = mipset.load("fashion-mini")
+        assert str(cli._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
 
 
 class TestOwnData:
@@ -528,6 +562,12 @@ class TestBadCondensing:
             (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
             (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
             (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (
+                ["fashion-mini", "--network", "resnet"],
+                "--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
+                "choose convnet or resnet-ap.",
+            ),
+            (["fashion-mini", "--network", "resnet-ap"], "--depth of a ResNet cannot be 2: choose 10 or 18"),
             (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
             (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
             (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
@@ -629,7 +669,9 @@ class TestBadFiles:
             (["--epochs", "0"], "--epochs cannot be 0"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
-            (["--network", "vgg"], "there is no network 'vgg'"),
+            (["--network", "vgg"], "there is no network 'vgg': choose convnet, resnet, resnet-ap or densenet"),
+            (["--network", "resnet", "--depth", "3"], "--depth of a ResNet cannot be 3: choose 10 or 18"),
+            (["--network", "densenet", "--depth", "40"], "--depth of a DenseNet cannot be 40: choose 121"),
             (["--width", "0"], "--width cannot be 0"),
             (["--depth", "0"], "--depth cannot be 0"),
             (["--depth", "20"], "choose a smaller --depth"),

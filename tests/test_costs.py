@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import mipset
-from mipset.costs import BASELINE, Cost, cost, timed
+from mipset.costs import BASELINE, Cost, cost, timed, training_flops
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.recipes import PAPER_CIFAR10, Recipe, packed_bytes
+from mipset.recipes import NETWORKS, PAPER_CIFAR10, Recipe, network_builder, packed_bytes
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CIFAR10 = ((3, 32, 32), 10, 50_000)
@@ -120,6 +120,30 @@ def test_every_recipe_can_be_counted(augment: str, distance: str) -> None:
     plain = small()
     found = small(SMALL.replace(match_augment=augment, train_augment=augment, distance=distance, init="noise"))
     assert found.match_flops == plain.match_flops
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_learning_from_one_image_by_hand(name: str) -> None:
+    """A forward pass, then the gradients of the weights and of every input but the image's."""
+    build = network_builder(name, (3, 32, 32), 10, *NETWORKS[name])
+    layers: list[int] = []
+
+    def count(layer: torch.nn.Module, _: object, output: torch.Tensor) -> None:
+        assert isinstance(layer.weight, torch.Tensor)
+        layers.append(2 * layer.weight.numel() * output[0, 0].numel())
+
+    theta = build()
+    for module in theta.modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
+            module.register_forward_hook(count)
+    theta(torch.zeros(1, 3, 32, 32))
+    first, *others = layers
+    assert training_flops(build, (3, 32, 32)) == 2 * first + 3 * sum(others)
+
+
+def test_a_residual_network_can_be_counted() -> None:
+    found = small(SMALL.replace(network="resnet-ap", depth=10))
+    assert found.match_flops > small().match_flops
 
 
 def test_steps_are_timed_at_their_size_or_scaled() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import statistics
 import time
@@ -13,6 +14,8 @@ from mipset.artifact import Artifact
 from mipset.data import Dataset, Split
 from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
 from mipset.evaluate import PROTOCOLS, Architecture, Evaluation, Protocol, Score, decoded, protocol
+from mipset.networks import ConvNet, DenseNet, ResNet, ResNetAP
+from mipset.recipes import NETWORKS
 
 SHORT = Protocol(epochs=3, batch=16)
 SMALL = Architecture("convnet", 8, 2)
@@ -95,6 +98,36 @@ def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> Non
     for odd in ({"width": "wide"}, {"width": 0}, {"depth": None}, {"network": 3}):
         with pytest.raises(ArtifactError, match="no network that can be built"):
             Architecture.of(replace(artifact, recipe={**recipe, **odd}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("convnet", "convnet-3, width 128"),
+        ("resnet", "resnet-10, width 32"),
+        ("resnet-ap", "resnet-ap-10, width 64"),
+        ("densenet", "densenet-121, width 12"),
+    ],
+)
+def test_a_network_by_its_name_alone(name: str, text: str) -> None:
+    assert str(Architecture.named(name)) == text
+
+
+def test_defaults_are_those_of_the_networks_themselves() -> None:
+    assert Architecture() == Architecture.named("convnet")
+    for name, kind in {"convnet": ConvNet, "resnet": ResNet, "resnet-ap": ResNetAP, "densenet": DenseNet}.items():
+        given = inspect.signature(kind).parameters
+        assert (given["width"].default, given["depth"].default) == NETWORKS[name]
+    with pytest.raises(SettingError, match="no network 'vgg': choose convnet, resnet, resnet-ap or densenet"):
+        Architecture.named("vgg")
+
+
+def test_a_network_with_batch_norm_learns_from_a_set_whose_last_batch_is_one_image(
+    toy: Dataset, artifact: Artifact
+) -> None:
+    once_more = Protocol(epochs=20, batch=23, rate=0.05)  # of 24 images
+    (score,) = Evaluation(artifact, toy, once_more, Architecture("resnet", 4, 10)).scores([8], networks=1)
+    assert score.accuracy > 60  # chance is 33
 
 
 def test_small_sets_are_trained_for_more_epochs_where_the_protocol_says_so() -> None:

@@ -65,13 +65,32 @@ AT_ONCE: dict[str, set[str]] = {
     "costs": {"engines", "matching", "metrics", "networks", "recipes", "synthetic", "training", *TORCH},
     "checkpoint": {"condense", "errors", "files", "recipes", *TORCH},
     "evaluate": {
-        *("artifact", "data", "engines", "errors", "memory", "networks", "randomness", "recipes", "synthetic"),
+        *("artifact", "costs", "data", "engines", "errors", "memory", "networks", "randomness", "recipes", "synthetic"),
         "training",
         *TORCH,
     },
     "selection": {
-        *("artifact", "data", "engines", "errors", "evaluate", "networks", "randomness", "recipes", "synthetic"),
+        *(
+            "artifact",
+            "data",
+            "engines",
+            "errors",
+            "evaluate",
+            "metrics",
+            "networks",
+            "randomness",
+            "recipes",
+            "synthetic",
+        ),
         "training",
+        *TORCH,
+    },
+    # experiments
+    "results": {"errors", "files", "progress", "tables"},
+    "methods": {"errors", "recipes"},
+    "experiments": {
+        *("__init__", "artifact", "checkpoint", "costs", "data", "engines", "errors", "evaluate", "files"),
+        *("methods", "metrics", "recipes", "results"),
         *TORCH,
     },
     # the doors
@@ -103,8 +122,10 @@ LATER: dict[str, set[str]] = {
         *ARRAYS,
         *TORCH,
     },
+    "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
-        *("artifact", "checkpoint", "condense", "costs", "data", "engines", "evaluate", "memory", "native"),
+        *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
+        *("native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
@@ -123,6 +144,8 @@ WITHOUT_TORCH = [
     "pictures",
     "data",
     "recipes",
+    "results",
+    "methods",
     "cli",
     "__init__",
 ]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mipset.errors import SettingError
 from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
-from mipset.networks import ConvNet
+from mipset.networks import ConvNet, Network, ResNetAP, fresh
 
 DISTANCES: list[Distance] = [Squared(), L1(), RowCosine()]
 
@@ -17,14 +17,14 @@ def network(dtype: torch.dtype = torch.float64) -> ConvNet:
     return ConvNet(3, 4, (8, 8), 4, 2).to(dtype)
 
 
-def images(count: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+def images(count: int, seed: int, dtype: torch.dtype = torch.float64, size: int = 8) -> Tensor:
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def plain_loss(theta: ConvNet, real: Tensor, synthetic: Tensor, distance: Distance, classifier: bool) -> Tensor:
+def plain_loss(theta: Network, real: Tensor, synthetic: Tensor, distance: Distance, classifier: bool) -> Tensor:
     """The distance by the book: two gradients of a mean loss, with respect to the weights themselves."""
-    names = ("conv", "classifier") if classifier else ("conv",)
-    weights = [p for name, p in theta.named_parameters() if any(n in name for n in names) and p.dim() > 1]
+    matched = (4, 2) if classifier else (4,)  # dimensions: convolutions and the classifier have weights of their own
+    weights = [p for p in theta.parameters() if p.dim() in matched]
 
     def gradients(x: Tensor, graph: bool) -> tuple[Tensor, ...]:
         loss = F.cross_entropy(theta(x), torch.full((len(x),), 2))
@@ -40,9 +40,20 @@ def plain_loss(theta: ConvNet, real: Tensor, synthetic: Tensor, distance: Distan
 def test_one_pass_equals_a_separate_loss_for_every_prefix(
     distance: Distance, classifier: bool, ends: list[int]
 ) -> None:
-    theta, real = network(), images(7, 1)
-    objective = GradientMatching(distance, classifier)
-    one, many = (images(12, 2).requires_grad_() for _ in range(2))
+    check_every_prefix(network(), GradientMatching(distance, classifier), ends, size=8)
+
+
+@pytest.mark.parametrize("depth", [10, 18])
+@pytest.mark.parametrize("distance", DISTANCES, ids=repr)
+def test_a_residual_network_is_matched_in_one_pass_too(distance: Distance, depth: int) -> None:
+    theta = fresh(lambda: ResNetAP(3, 4, (16, 16), 2, depth), 0, torch.device("cpu")).double()
+    check_every_prefix(theta, GradientMatching(distance), [2, 5, 12], size=16)
+
+
+def check_every_prefix(theta: Network, objective: GradientMatching, ends: list[int], size: int) -> None:
+    distance, classifier = objective.distance, objective.classifier
+    real = images(7, 1, size=size)
+    one, many = (images(12, 2, size=size).requires_grad_() for _ in range(2))
     found = objective.distances(theta, one, 2, objective.target(theta, real, 2), ends).distances
     expected = torch.stack([plain_loss(theta, real, many[:end], distance, classifier) for end in ends])
     torch.testing.assert_close(found, expected)

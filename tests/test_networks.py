@@ -1,10 +1,36 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from mipset.augment import IDC, Operation
+from mipset.engines import Engine, Native
 from mipset.errors import SettingError
-from mipset.networks import ConvNet, fresh
+from mipset.native import Kernels
+from mipset.networks import ConvNet, DenseNet, Network, ResNet, ResNetAP, fresh
+from mipset.recipes import NETWORKS, WITH_BATCH_NORM, network_builder
+from mipset.training import Images, Schedule, TrainingRule, accuracy, fit
+
+CPU = torch.device("cpu")
+NARROW = {"convnet": 4, "resnet": 4, "resnet-ap": 4, "densenet": 2}
+ALONE = [name for name in NETWORKS if name not in WITH_BATCH_NORM]
+
+
+def narrow(name: str, shape: tuple[int, int, int] = (3, 16, 16), key: int = 0) -> Network:
+    """A small network of this architecture, for five classes."""
+    return fresh(network_builder(name, shape, 5, NARROW[name], NETWORKS[name][1]), key, CPU)
+
+
+def parameters(theta: Network) -> int:
+    return sum(p.numel() for p in theta.parameters())
+
+
+def noise(count: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(seed))
 
 
 def test_convnet_3_has_the_parameters_of_the_paper() -> None:
@@ -27,20 +53,15 @@ def test_any_channels_size_width_and_depth(
     assert torch.equal(theta(x), theta.scores(theta.features(x)))
 
 
-def test_instance_norm_sees_each_image_alone() -> None:
-    theta, x = ConvNet(3, 4, (8, 8), 4, 2), torch.randn(5, 3, 8, 8)
-    torch.testing.assert_close(theta(x)[2:3], theta(x[2:3]))
-
-
 def test_images_too_small_for_the_depth() -> None:
     with pytest.raises(SettingError, match=r"depth 3 .* 4 x 4"):
         ConvNet(3, 10, (4, 4), 8, 3)
 
 
-def test_a_fresh_network_depends_on_its_key_alone() -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_fresh_network_depends_on_its_key_alone(name: str) -> None:
     def weights(key: int) -> torch.Tensor:
-        theta = fresh(lambda: ConvNet(3, 4, (8, 8), 4, 2), key, torch.device("cpu"))
-        return torch.nn.utils.parameters_to_vector(theta.parameters())
+        return nn.utils.parameters_to_vector(narrow(name, key=key).parameters())
 
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -49,3 +70,160 @@ def test_a_fresh_network_depends_on_its_key_alone() -> None:
     torch.manual_seed(2)
     assert torch.equal(weights(7), first)
     assert not torch.equal(weights(8), first)
+
+
+def resnet_parameters(stem: int, width: int, classes: int, depth: int) -> int:
+    """By hand: convolutions without bias, and two numbers for each channel of a norm."""
+    w = width
+    total = stem * w + 2 * w + 2 * 9 * w * w + 2 * 2 * w  # the first stage has no convolution in its shortcut
+    for u in (w, 2 * w, 4 * w):
+        total += (9 + 1) * u * (2 * u) + 9 * (2 * u) ** 2 + 3 * 2 * (2 * u)
+    if depth == 18:
+        total += sum(2 * 9 * u * u + 2 * 2 * u for u in (w, 2 * w, 4 * w, 8 * w))
+    return total + (8 * w + 1) * classes
+
+
+@pytest.mark.parametrize("depth", [10, 18])
+def test_parameters_of_resnets(depth: int) -> None:
+    stem, large = 3 * 3 * 3, 3 * 7 * 7
+    assert parameters(ResNet(3, 10, (32, 32), depth=depth)) == resnet_parameters(stem, 32, 10, depth)
+    assert parameters(ResNet(1, 7, (28, 28), 6, depth)) == resnet_parameters(9, 6, 7, depth)
+    assert parameters(ResNetAP(3, 10, (224, 224), depth=depth)) == resnet_parameters(large, 64, 10, depth)
+    assert parameters(ResNetAP(3, 10, (64, 80), 8, depth)) == resnet_parameters(large, 8, 10, depth)
+    assert parameters(ResNetAP(3, 10, (63, 80), 8, depth)) == resnet_parameters(stem, 8, 10, depth)
+
+
+def test_parameters_of_a_densenet() -> None:
+    growth, inner = 12, 4 * 12
+    held, total = 24, 3 * 9 * 24
+    for block, layers in enumerate((6, 12, 24, 16)):
+        for number in range(layers):
+            given = held + number * growth
+            total += 2 * given + given * inner + 2 * inner + 9 * inner * growth
+        held += layers * growth
+        if block < 3:
+            total += 2 * held + held * (held // 2)
+            held //= 2
+    assert held == 384
+    total += 2 * held + (held + 1) * 10
+    assert parameters(DenseNet(3, 10, (32, 32))) == total == 1_000_618
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 20, 33)], ids=str)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_features_and_scores(name: str, shape: tuple[int, int, int]) -> None:
+    theta, x = narrow(name, shape).eval(), noise(2, *shape)
+    features = theta.features(x)
+    assert features.dim() == 2
+    if name != "convnet":
+        assert features.shape == (2, {"resnet": 32, "resnet-ap": 32, "densenet": 64}[name])
+    assert theta(x).shape == (2, 5)
+    assert torch.equal(theta(x), theta.scores(features))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_without_batch_norm_a_network_sees_each_image_alone(name: str) -> None:
+    theta, x = narrow(name), noise(5, 3, 16, 16)
+    together, alone = theta.features(x)[2:3], theta.features(x[2:3])
+    if name in ALONE:
+        torch.testing.assert_close(together, alone)
+    else:
+        assert not torch.allclose(together, alone, atol=0.01)
+        theta.eval()
+        torch.testing.assert_close(theta.features(x)[2:3], theta.features(x[2:3]))
+
+
+def by_the_book(weights: Mapping[str, Tensor], x: Tensor, large: bool) -> Tensor:
+    """ResNetAP-10 in plain functions. In the shortcut the convolution comes first, where a stride would be."""
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return F.instance_norm(x, weight=weights[f"{name}.weight"], bias=weights[f"{name}.bias"])
+
+    def convolve(x: Tensor, name: str, padding: int = 1) -> Tensor:
+        return F.conv2d(x, weights[f"{name}.weight"], padding=padding)
+
+    x = F.relu(norm(convolve(x, "stem.0", 3 if large else 1), "stem.1"))
+    x = F.avg_pool2d(x, 4) if large else x
+    for block in (f"blocks.{stage}" for stage in range(4)):
+        inside = F.relu(norm(convolve(x, f"{block}.conv1"), f"{block}.norm1"))
+        shortcut = x
+        if block != "blocks.0":
+            inside = F.avg_pool2d(inside, 2)
+            shortcut = F.avg_pool2d(convolve(x, f"{block}.shortcut.1", 0), 2)
+            shortcut = norm(shortcut, f"{block}.shortcut.2")
+        x = F.relu(norm(convolve(inside, f"{block}.conv2"), f"{block}.norm2") + shortcut)
+    return F.linear(x.mean(dim=(2, 3)), weights["classifier.weight"], weights["classifier.bias"])
+
+
+@pytest.mark.parametrize("size", [(16, 17), (28, 28), (64, 64)], ids=str)
+def test_resnet_ap_pools_where_others_stride(size: tuple[int, int]) -> None:
+    theta, x = narrow("resnet-ap", (3, *size)).double(), noise(3, 3, *size).double()
+    weights = dict(theta.named_parameters())
+    found, expected = theta(x), by_the_book(weights, x, large=size == (64, 64))
+    torch.testing.assert_close(found, expected)
+    for ours, books in zip(
+        *(torch.autograd.grad(scores.square().sum(), list(weights.values())) for scores in (found, expected)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, books)
+
+
+def test_a_resnet_strides_into_its_last_three_stages() -> None:
+    theta = ResNet(3, 10, (32, 32), 4)
+    x = theta.stem(noise(1, 3, 32, 32))
+    sizes = []
+    for block in theta.blocks:
+        x = block(x)
+        sizes.append(tuple(x.shape[1:]))
+    assert sizes == [(4, 32, 32), (8, 16, 16), (16, 8, 8), (32, 4, 4)]
+    assert sum(module.stride == (2, 2) for module in theta.modules() if isinstance(module, nn.Conv2d)) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "sentence"),
+    [
+        ("resnet", 3, r"--depth of a ResNet cannot be 3: choose 10 or 18\."),
+        ("resnet-ap", 50, r"--depth of a ResNet cannot be 50: choose 10 or 18\."),
+        ("densenet", 10, r"--depth of a DenseNet cannot be 10: choose 121\."),
+    ],
+)
+def test_depths_that_cannot_be(name: str, depth: int, sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        network_builder(name, (3, 32, 32), 10, 4, depth)()
+
+
+LEAST = {"resnet": 9, "resnet-ap": 16, "densenet": 16}
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_images_too_small_for_a_norm(name: str) -> None:
+    least = LEAST[name]
+    with pytest.raises(SettingError, match=rf"at least {least} x {least} pixels, not {least} x {least - 1}: choose"):
+        narrow(name, (3, least, least - 1))
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_the_last_batch_of_an_epoch_may_be_one_image_even_of_the_smallest(name: str) -> None:
+    """Torch refuses batch norm of one value, which one image of one pixel would be."""
+    shape = (3, LEAST[name], LEAST[name])
+    images = Images.of(noise(9, *shape).sigmoid(), torch.arange(9) % 5, (0.5,) * 3, (0.3,) * 3, CPU)
+    rule = TrainingRule(0.01, 0.9, 5e-4, IDC((Operation.COLOR,)), mix=0.5)
+    theta = narrow(name, shape)
+    assert list(fit(theta, images, rule, Schedule(epochs=2, batch=4), 0)) == [1, 2]
+    assert all(bool(values.isfinite().all()) for values in theta.state_dict().values())
+    features = theta.features(images.batch(slice(None))[0]).detach()
+    assert features.std(dim=0).mean() > 0.05  # the last norm leaves something to tell images apart by
+    assert 0 <= accuracy(theta, images) <= 100
+
+
+@pytest.mark.parametrize(("name", "width"), [("resnet", 16), ("resnet-ap", 16), ("densenet", 4)])
+def test_compiled_kernels_compute_the_same_network(kernels: Kernels, name: str, width: int) -> None:
+    def computed(engine: Engine) -> tuple[Tensor, Tensor]:
+        theta = fresh(network_builder(name, (3, 16, 16), 5, width, NETWORKS[name][1], engine), 3, CPU)
+        scores = theta(noise(3, 3, 16, 16))
+        gradients = torch.autograd.grad(F.cross_entropy(scores, torch.arange(3)), list(theta.parameters()))
+        return scores.detach(), torch.cat([gradient.flatten() for gradient in gradients])
+
+    (scores, gradients), (expected, slopes) = computed(Native(kernels)), computed(Engine())
+    torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-3)
+    assert (gradients - slopes).norm() < 0.05 * slopes.norm()  # rounding turns a few ReLUs on or off

@@ -41,6 +41,13 @@ def test_the_pixel_rate_scales_as_in_the_release(ipc: int, size: int, rate: floa
     ("changes", "sentence"),
     [
         ({"policy": "mcd"}, r"--policy cannot be 'mcd': choose none, mdc, mdc-per-class or every-prefix"),
+        (
+            {"network": "resnet"},
+            r"--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
+            r"choose convnet or resnet-ap\.",
+        ),
+        ({"network": "vgg"}, r"--network cannot be 'vgg': choose convnet or resnet-ap"),
+        ({"policy": "densenet"}, r"--policy cannot be 'densenet': choose"),
         ({"ipc": 0}, r"--ipc cannot be 0: it must be at least 1"),
         ({"ipc": 1.5}, r"--ipc must be int, not 1.5"),
         ({"ipc": True}, r"--ipc must be int, not True"),
@@ -107,6 +114,7 @@ def test_a_recipe_becomes_the_parts_it_names(toy: Dataset) -> None:
         ({"factor": 13, "init": "noise"}, r"--factor 13 does not cut images of 12 x 12"),
         ({"factor": 8, "init": "noise"}, r"--factor 8 does not cut"),  # 7 tiles of 2 pixels leave none for the eighth
         ({"depth": 4}, r"smaller --depth"),
+        ({"network": "resnet-ap", "depth": 10}, r"ResNetAP needs images of at least 16 x 16 pixels, not 12 x 12"),
     ],
 )
 def test_settings_that_do_not_fit_the_data(toy: Dataset, changes: dict[str, Any], sentence: str) -> None:
@@ -128,7 +136,7 @@ def test_names_below() -> None:
     assert augmentation("color_crop").operations == (Operation.COLOR, Operation.CROP)
     with pytest.raises(SettingError, match="no augmentation 'blur': choose from color, crop"):
         augmentation("color_blur")
-    with pytest.raises(SettingError, match="no network 'vgg': choose convnet"):
+    with pytest.raises(SettingError, match="no network 'vgg': choose convnet, resnet, resnet-ap or densenet"):
         network_builder("vgg", (3, 8, 8), 2, 4, 2)
     assert public_name("folder:/home/somebody/pets") == "folder:pets"
     assert public_name("cifar10") == "cifar10"

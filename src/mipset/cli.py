@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mipset import __version__
 from mipset.distributed import ALONE, Team, joined
-from mipset.errors import ArtifactError, MipsetError, NoCompilerError, SettingError, TeamError
+from mipset.errors import ArtifactError, MipsetError, NoCompilerError, SettingError, TeamError, choices
 from mipset.extras import missing
 from mipset.progress import Progress, duration
 
@@ -142,9 +142,7 @@ def parser() -> Parser:
     verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
     _add_protocol_flags(verb)
-    verb.add_argument("--network", metavar="NAME", help="architecture (default: the one it was condensed with)")
-    verb.add_argument("--width", metavar="W", type=int, help="channels (default: as condensed with)")
-    verb.add_argument("--depth", metavar="D", type=int, help="blocks (default: as condensed with)")
+    _add_network_flags(verb)
     verb.add_argument("--data", metavar="DATASET", help="where the test images are (default: named in the file)")
     verb.add_argument("--workers", metavar="P", type=int, help="processes (default: one for each core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
@@ -228,6 +226,15 @@ def _add_recipe_flags(verb: argparse.ArgumentParser, without: tuple[str, ...] = 
         among = f.metadata["choices"]
         text = f.metadata["help"] + (f" ({', '.join(among)})" if among else "")
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=text)
+
+
+def _add_network_flags(verb: argparse.ArgumentParser) -> None:
+    from mipset.recipes import NETWORKS
+
+    own = "default: as condensed with; of another network, its own"
+    verb.add_argument("--network", metavar="NAME", help=f"{choices(NETWORKS)} (default: the one it was condensed with)")
+    verb.add_argument("--width", metavar="W", type=int, help=f"channels; of a densenet, its growth ({own})")
+    verb.add_argument("--depth", metavar="D", type=int, help=f"blocks; of other networks, layers ({own})")
 
 
 def _add_data_flags(verb: argparse.ArgumentParser) -> None:
@@ -443,8 +450,11 @@ def evaluate(chosen: argparse.Namespace) -> None:
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
     from mipset.evaluate import Architecture, Evaluation
 
-    given = {"name": chosen.network, "width": chosen.width, "depth": chosen.depth}
-    architecture = replace(Architecture.of(artifact), **{k: v for k, v in given.items() if v is not None})
+    architecture = Architecture.of(artifact)
+    if chosen.network not in (None, architecture.name):
+        architecture = Architecture.named(chosen.network)
+    given = {"width": chosen.width, "depth": chosen.depth}
+    architecture = replace(architecture, **{k: v for k, v in given.items() if v is not None})
     return Evaluation(artifact, real, _protocol(chosen), architecture, chosen.seed, str(device))
 
 
@@ -526,7 +536,6 @@ def compare(chosen: argparse.Namespace) -> None:
 
 
 def _experiment(chosen: argparse.Namespace) -> Experiment:
-    from mipset.evaluate import Architecture
     from mipset.experiments import Experiment
     from mipset.methods import methods
     from mipset.recipes import RECIPES, Recipe
@@ -543,9 +552,6 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
     if chosen.held_out is not None:
         real = real.held_out(chosen.held_out, 0)
     ipc = min(method.recipe(name, given).ipc for method in asked)
-    others = (
-        [None] if chosen.evaluate_with is None else [Architecture.named(n) for n in chosen.evaluate_with.split(",")]
-    )
     experiment = Experiment(
         folder=chosen.out or Path(f"compare-{Path(chosen.recipe).name}"),
         name=name,
@@ -555,7 +561,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         sizes=_sizes(chosen.sizes, ipc),
         protocol=_protocol(chosen),
         networks=chosen.networks,
-        architectures=others,
+        architectures=chosen.evaluate_with.split(",") if chosen.evaluate_with else (),
         given=given,
         at=_numbers("--at", chosen.at) if chosen.at else (),
         evaluation_seed=chosen.evaluation_seed,

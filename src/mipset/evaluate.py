@@ -27,7 +27,7 @@ from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, 
 from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
 from mipset.randomness import Purpose, key
-from mipset.recipes import augmentation, network_builder
+from mipset.recipes import augmentation, network_builder, network_size
 from mipset.synthetic import formation, training_images
 from mipset.training import Images, Schedule, TrainingRule, accuracy, fit
 
@@ -92,6 +92,11 @@ class Architecture:
 
     def __str__(self) -> str:
         return f"{self.name}-{self.depth}, width {self.width}"
+
+    @classmethod
+    def named(cls, name: str) -> Architecture:
+        """The network of this name, as wide and as deep as it is by default."""
+        return cls(name, *network_size(name))
 
     @classmethod
     def of(cls, artifact: Artifact) -> Architecture:

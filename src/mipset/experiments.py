@@ -66,7 +66,7 @@ class Experiment:
     sizes: Sequence[int]
     protocol: Protocol
     networks: int = 3
-    architectures: Sequence[Architecture | None] = (None,)  # none is the one that was condensed with
+    architectures: Sequence[str] = ()  # in place of the one that was condensed with
     given: dict[str, Any] = field(default_factory=dict)  # settings in place of the recipe's, for all methods
     at: Sequence[int] = ()  # outer iterations after which sets are evaluated too, beside the last
     evaluation_seed: int = 0
@@ -163,8 +163,8 @@ class Experiment:
 
     def architectures_for(self, r: Recipe) -> list[Architecture]:
         """Those that a set is evaluated with."""
-        own = Architecture(r.network, r.width, r.depth)
-        return list(dict.fromkeys(a or own for a in self.architectures))
+        names = dict.fromkeys(self.architectures or [r.network])
+        return [Architecture(r.network, r.width, r.depth) if n == r.network else Architecture.named(n) for n in names]
 
     def missing(self, cell: Cell) -> list[tuple[int, Architecture]]:
         """The results of a cell that the folder does not hold."""

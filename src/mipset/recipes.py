@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,7 +39,13 @@ ONLY_FOR = {  # settings that not every policy reads
     "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
     "prefix_weights": ("every-prefix",),
 }
-NETWORKS = ("convnet",)
+NETWORKS = {  # width and depth of each, unless others are asked for
+    "convnet": (128, 3),
+    "resnet": (32, 10),
+    "resnet-ap": (64, 10),
+    "densenet": (12, 121),
+}
+WITH_BATCH_NORM = ("resnet", "densenet")  # which is fine for evaluating, but not for condensing
 PRECISIONS = ("float32", "bfloat16")
 MOST = 1e30  # larger numbers leave float32 on the way
 
@@ -67,9 +74,11 @@ class Recipe:
     factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1)
     init: str = _setting("mix", "first pixels: tiles of real images, or noise", among=INITIALISATIONS)
     distance: str = _setting("squared", "between gradients of the convolution weights", among=DISTANCES)
-    network: str = _setting("convnet", "architecture to condense with", among=NETWORKS)
-    width: int = _setting(128, "channels of the network", least=1)
-    depth: int = _setting(3, "blocks of the network", least=1)
+    network: str = _setting(
+        "convnet", "architecture to condense with", among=[name for name in NETWORKS if name not in WITH_BATCH_NORM]
+    )
+    width: int = _setting(128, "channels of the network; of a ResNet, in its first stage", least=1)
+    depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1)
     outer: int = _setting(2000, "T, outer iterations, each with a new network unless --life says otherwise", least=1)
     inner: int = _setting(100, "E, inner iterations, between which the network is trained", least=1)
     real_batch: int = _setting(64, "real images per class in one match", least=1)
@@ -96,7 +105,9 @@ class Recipe:
             if not isinstance(value, kinds[str(f.type)]) or isinstance(value, bool):
                 raise SettingError(f"{flag} must be {f.type}, not {value!r}.")
             if f.metadata["choices"] and value not in f.metadata["choices"]:
-                raise SettingError(f"{flag} cannot be {value!r}: choose {choices(f.metadata['choices'])}.")
+                mixes = f.name == "network" and value in WITH_BATCH_NORM
+                why = " to condense with, since its batch norm mixes the images of a batch" if mixes else ""
+                raise SettingError(f"{flag} cannot be {value!r}{why}: choose {choices(f.metadata['choices'])}.")
             least = f.metadata["least"]
             if least is not None and not least <= value <= MOST:
                 raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and at most {MOST:g}.")
@@ -292,19 +303,31 @@ def augmentation(names: str) -> Augmentation:
     return IDC(tuple(known[name] for name in listed))
 
 
+def network_size(name: str) -> tuple[int, int]:
+    """Width and depth of the named architecture, unless others are asked for."""
+    if name not in NETWORKS:
+        raise SettingError(f"there is no network {name!r}: choose {choices(NETWORKS)}.")
+    return NETWORKS[name]
+
+
 def network_builder(
     name: str, shape: tuple[int, int, int], classes: int, width: int, depth: int, engine: Engine | None = None
 ) -> Callable[[], Network]:
-    """What makes a new network of the named architecture for images [ch, h, w], computed by `engine`."""
-    from mipset.networks import ConvNet
+    """What makes a new network of the named architecture for images [ch, h, w], computed by `engine`.
 
-    channels, size = shape[0], shape[1:]
-    makers: dict[str, Callable[[], Network]] = {
-        "convnet": lambda: ConvNet(channels, classes, size, width, depth, engine)
+    `width` is the channels of a ConvNet, those of the first stage of a ResNet, or the growth of a DenseNet; `depth` is
+    the blocks of a ConvNet, or the layers of the others.
+    """
+    from mipset.networks import ConvNet, DenseNet, ResNet, ResNetAP
+
+    network_size(name)  # which knows the names
+    kinds: dict[str, Callable[..., Network]] = {
+        "convnet": ConvNet,
+        "resnet": ResNet,
+        "resnet-ap": ResNetAP,
+        "densenet": DenseNet,
     }
-    if name not in makers:
-        raise SettingError(f"there is no network {name!r}: choose {choices(makers)}.")
-    return makers[name]
+    return partial(kinds[name], shape[0], classes, shape[1:], width, depth, engine)
 
 
 def assemble(

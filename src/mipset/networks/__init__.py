@@ -1,8 +1,10 @@
-"""Networks: `features(x)` is the flattened output of the last block, `forward(x)` the class scores."""
+"""Networks: `features(x)` is what the classifier is given, `forward(x)` the class scores."""
 
 from __future__ import annotations
 
 from mipset.networks.base import Network, fresh
 from mipset.networks.convnet import ConvNet
+from mipset.networks.densenet import DenseNet
+from mipset.networks.resnet import ResNet, ResNetAP
 
-__all__ = ["ConvNet", "Network", "fresh"]
+__all__ = ["ConvNet", "DenseNet", "Network", "ResNet", "ResNetAP", "fresh"]

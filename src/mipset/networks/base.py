@@ -12,13 +12,16 @@ from mipset.engines import Engine
 
 
 class Network(nn.Module, ABC):
-    """A classifier whose last features can be seen, and which sees each image of a batch alone."""
+    """A classifier whose last features can be seen.
+
+    To condense with, it has to see each image of a batch alone; to evaluate with, it may have batch norm.
+    """
 
     engine: Engine = Engine()  # who computes its steps
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
-        """Images [B, ch, h, w] to features [B, F]: the flattened output of the last block."""
+        """Images [B, ch, h, w] to features [B, F]: what the classifier is given."""
 
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:

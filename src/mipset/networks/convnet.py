@@ -9,17 +9,7 @@ from torch import Tensor, nn
 from mipset.engines import Engine
 from mipset.errors import SettingError
 from mipset.networks.base import Network
-
-
-class Convolution(nn.Conv2d):
-    """A convolution that an engine computes."""
-
-    def __init__(self, engine: Engine, channels: int, width: int, padding: int) -> None:
-        super().__init__(channels, width, 3, padding=padding)
-        self.engine = engine
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.engine.convolve(images, self)
+from mipset.networks.layers import Convolution, instance_norm
 
 
 class ConvNet(Network):
@@ -48,10 +38,10 @@ class ConvNet(Network):
             )
         self.engine = engine or Engine()
         convolutions = nn.ModuleList(
-            Convolution(self.engine, channels if d == 0 else width, width, padding if d == 0 else 1)
+            Convolution(self.engine, channels if d == 0 else width, width, padding=padding if d == 0 else 1)
             for d in range(depth)
         )
-        norms = nn.ModuleList(nn.GroupNorm(width, width) for _ in range(depth))
+        norms = nn.ModuleList(instance_norm(width) for _ in range(depth))
         self.layers = nn.ModuleDict({"conv": convolutions, "norm": norms})
         self.classifier = nn.Linear(width * (height >> depth) * (width_px >> depth), classes)
 
