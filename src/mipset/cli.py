@@ -507,6 +507,8 @@ def compare(chosen: argparse.Namespace) -> None:
     for flag in ("seeds", "networks", "epochs", "workers"):
         _at_least(1, flag, getattr(chosen, flag))
     _at_least(0, "evaluation_seed", chosen.evaluation_seed)
+    if chosen.out is not None and chosen.out.is_file():
+        raise SettingError(f"--out {chosen.out} is a file: name a folder, which need not be there yet.")
     experiment = _experiment(chosen)
     if chosen.dry_run:
         _tell_grid(experiment)

@@ -42,7 +42,7 @@ class Result:
     seconds: float  # of condensing and choosing; not of evaluating
     forward: int  # passes over a batch
     backward: int
-    files: Sequence[str] = ()
+    files: Sequence[str] = field(default_factory=list)
     recipe: Mapping[str, Any] = field(default_factory=dict)
     machine: str = ""
 
