@@ -47,6 +47,7 @@ class Protocol:
     mix: float = 0.5  # probability of CutMix
     milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
     drop: float = 0.2  # what the rate is multiplied with there
+    even: bool = False  # whether the batches of an epoch are of one size
 
     def epochs_for(self, images: int) -> int:
         """How long a network is trained on so many images."""
@@ -55,7 +56,7 @@ class Protocol:
 
     def schedule_for(self, images: int) -> Schedule:
         """The epochs of a network that is trained on so many images."""
-        return Schedule(self.epochs_for(images), self.batch, self.milestones, self.drop)
+        return Schedule(self.epochs_for(images), self.batch, self.milestones, self.drop, self.even)
 
     @property
     def rule(self) -> TrainingRule:
@@ -67,9 +68,10 @@ class Protocol:
         return f"{self.name}, {self.epochs} epochs{least}"
 
 
-PROTOCOLS = {
-    protocol.name: protocol for protocol in (Protocol(), Protocol("quick", epochs=16, least_steps=100, rate=0.05))
-}
+# With few steps and a high rate, a last batch of a few images undoes what the others did: on CIFAR-10, 200 images in
+# batches of 64, 64, 64 and 8 were 5 points worse than in four of 50.
+QUICK = Protocol("quick", epochs=16, least_steps=100, rate=0.05, even=True)
+PROTOCOLS = {protocol.name: protocol for protocol in (Protocol(), QUICK)}
 
 
 def protocol(name: str, **changes: Any) -> Protocol:

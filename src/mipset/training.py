@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -113,6 +113,13 @@ class Schedule:
     batch: int = 64
     milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
     drop: float = 0.2  # what the rate is multiplied with there
+    even: bool = False  # whether the batches of an epoch are of one size, rather than the last what is left over
+
+    def split(self, order: Tensor) -> Sequence[Tensor]:
+        """The batches of one epoch."""
+        if not self.even:
+            return torch.split(order, self.batch)
+        return torch.tensor_split(order, -(-len(order) // self.batch))
 
 
 def fit(
@@ -130,7 +137,7 @@ def fit(
                 group["lr"] *= schedule.drop
         order = permutation(len(images), seed, Purpose.EVALUATION_BATCH, *address, epoch)
         draws = generator(seed, Purpose.EVALUATION_AUGMENTATION, *address, epoch)
-        for batch in torch.split(order, schedule.batch):
+        for batch in schedule.split(order):
             rule.step(theta, optimiser, *images.batch(batch), draws)
         yield epoch + 1
 
