@@ -781,7 +781,9 @@ class TestCompare:
 
     def test_on_images_held_out_of_the_training_images(self, here: Here, tmp_path: Path, pets: Path) -> None:
         here("compare", f"npz:{pets}", "--out", tmp_path / "x", *self.GRID, "--methods", "c", "--held-out", "0.4")
-        assert "36 training and 24 test images" in (tmp_path / "x" / "results.md").read_text()
+        text = (tmp_path / "x" / "results.md").read_text()
+        assert "36 training and 24 test images" in text
+        assert "a share of 0.4 of the training images, which was held out" in text
 
     def test_what_it_would_cost(self, here: Here, tmp_path: Path, pets: Path) -> None:
         grid = ("compare", f"npz:{pets}", "--out", tmp_path / "x", *self.GRID, "--methods", "a,c,random")

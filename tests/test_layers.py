@@ -86,7 +86,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     # experiments
-    "results": {"errors", "files", "progress", "tables"},
+    "results": {"errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
     "experiments": {
         *("__init__", "artifact", "checkpoint", "costs", "data", "engines", "errors", "evaluate", "files"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +86,28 @@ class TestFile:
             add_result(path, result(seed=seed))
         assert read_results(path) == [result(seed=seed) for seed in range(3)]
         assert [entry.name for entry in tmp_path.iterdir()] == ["results.jsonl"]
+
+    def test_a_missing_end_of_line_is_made_up_for(self, tmp_path: Path) -> None:
+        path = tmp_path / "results.jsonl"
+        add_result(path, result())
+        path.write_text(path.read_text().rstrip("\n"))
+        add_result(path, result(seed=1))
+        assert [r.seed for r in read_results(path)] == [0, 1]
+
+    def test_processes_may_add_to_one_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "results.jsonl"
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda seed: add_result(path, result(seed=seed)), range(64)))
+        assert sorted(r.seed for r in read_results(path)) == list(range(64))
+
+    def test_a_full_disk_leaves_no_part_of_a_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "results.jsonl"
+        add_result(path, result())
+        before, write = path.read_bytes(), os.write
+        monkeypatch.setattr(os, "write", lambda handle, line: write(handle, line[:10]))
+        with pytest.raises(OSError, match="No space left on device"):
+            add_result(path, result(seed=1))
+        assert path.read_bytes() == before
 
     @pytest.mark.parametrize(
         "line",

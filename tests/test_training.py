@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mipset.augment import IDC, Operation
 from mipset.data import Dataset
@@ -9,7 +11,7 @@ from mipset.learners import TrainedOnReal
 from mipset.networks import ConvNet, Network, fresh
 from mipset.randomness import Purpose, generator, key, shuffled_batch
 from mipset.sampling import ShuffledEpochs
-from mipset.training import Images, TrainingRule, accuracy
+from mipset.training import Images, Schedule, TrainingRule, accuracy
 
 CPU = torch.device("cpu")
 
@@ -142,3 +144,14 @@ def test_half_precision_learns_as_well(toy: Dataset) -> None:
         found[half] = accuracy(theta, images), torch.nn.utils.parameters_to_vector(theta.parameters()).detach()
     assert found[True][0] > 80
     assert not torch.equal(found[True][1], found[False][1])
+
+
+@given(images=st.integers(1, 300), batch=st.integers(1, 70))
+def test_even_batches_hold_every_image_once_and_differ_by_one_image_at_most(images: int, batch: int) -> None:
+    order = torch.randperm(images, generator=torch.Generator().manual_seed(0))
+    batches = Schedule(1, batch, even=True).split(order)
+    assert torch.equal(torch.cat(list(batches)), order)
+    lengths = [len(part) for part in batches]
+    assert max(lengths) - min(lengths) <= 1
+    assert max(lengths) <= batch
+    assert len(batches) == len(Schedule(1, batch).split(order)), "as many steps as with a rest"

@@ -551,8 +551,10 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
     first = given.pop("seed", 0)
     device = _device(chosen)
     real = _load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
+    remark = ""
     if chosen.held_out is not None:
         real = real.held_out(chosen.held_out, 0)
+        remark = f"The test images are a share of {chosen.held_out:g} of the training images, which was held out."
     ipc = min(method.recipe(name, given).ipc for method in asked)
     experiment = Experiment(
         folder=chosen.out or Path(f"compare-{Path(chosen.recipe).name}"),
@@ -569,6 +571,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         evaluation_seed=chosen.evaluation_seed,
         device=device,
         workers=chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1),
+        remark=remark,
     )
     engine = _Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells))
     return replace(experiment, engine=engine)

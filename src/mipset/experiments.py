@@ -73,6 +73,7 @@ class Experiment:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     engine: Engine = field(default_factory=Engine)
     workers: int = 1
+    remark: str = ""  # what else has to be known to read the tables
 
     def __post_init__(self) -> None:
         for cell in self.cells:
@@ -149,7 +150,7 @@ class Experiment:
         given = "".join(f" {flag_of(key)} {value}" for key, value in self.given.items() if key != "seed")
         return [
             f"{len(self.data.train):,} training and {len(self.data.test):,} test images, {self.data.classes} classes; "
-            f"settings{given or ' as in the recipe'}.",
+            f"settings{given or ' as in the recipe'}.{' ' if self.remark else ''}{self.remark}",
             "Accuracy on test images after the last epoch. `± runs` is the deviation of the mean over sizes from one "
             "condensation to another (other seeds), `± networks` from one network to another on the same set.",
             f"Machine: {machine()}.",
@@ -241,6 +242,7 @@ class Experiment:
         for run in cell.runs:
             if not self._has(run, cell.moments):
                 yield from self._condense(run, cell)
+        yield 0.0, f"{cell}: putting its sets together"
         made = {t: self._sets(cell, t) for t in dict.fromkeys(t for t, _ in left)}
         tasks, places = [], []
         for t, architecture in left:

@@ -7,8 +7,10 @@ another seed) and over networks (the same set, other networks trained on it).
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from mipset.errors import ArtifactError
-from mipset.files import write_whole
 from mipset.progress import duration
 from mipset.tables import byte_count
 
@@ -86,9 +87,24 @@ def _parsed(content: dict[str, Any]) -> Result:
 
 
 def add_result(path: Path, result: Result) -> None:
-    """Add one line; the file is whole at any moment."""
-    lines = [*(path.read_text(encoding="utf-8").splitlines() if path.exists() else []), json.dumps(asdict(result))]
-    write_whole(path, lambda stream: stream.write(("\n".join(lines) + "\n").encode()))
+    """Add one line, whole or not at all; several processes may add to one file."""
+    line = (json.dumps(asdict(result)) + "\n").encode()
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # someone's editor has left it out
+            line = b"\n" + line
+        written = 0
+        try:
+            written = os.write(handle, line)
+            os.fsync(handle)
+        finally:
+            if written < len(line):
+                os.ftruncate(handle, size)
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True)
