@@ -334,6 +334,7 @@ class TestHelp:
         protocol = {"--protocol", "--epochs"}
         settings = {
             *("--ipc", "--period", "--freeze", "--subset-weight", "--metric", "--metric-epochs", "--round-distances"),
+            "--steps",
             *("--factor", "--init", "--distance", "--network", "--width", "--depth", "--outer", "--inner"),
             *("--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment", "--train-images", "--train-batch"),
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),

@@ -65,6 +65,7 @@ def test_basic_condensation_is_bit_identical_to_the_method_with_its_subset_loss_
         assert torch.equal(pixels(off.replace(policy=policy), toy), basic)
     given = recipe.replace(policy="every-prefix", prefix_weights="0,0,1")
     assert torch.equal(pixels(given, toy), basic)
+    assert torch.equal(pixels(given.replace(steps="balanced"), toy), basic)
     assert not torch.equal(pixels(recipe.replace(policy="mdc"), toy), basic)
 
 

@@ -16,6 +16,7 @@ from mipset.subsets import (
     Policy,
     Predecessor,
     Ratchet,
+    balanced_steps,
     feature_distances,
     most_learnable,
     reduction_rate,
@@ -171,3 +172,29 @@ def test_every_prefix_weighs_as_given_and_refuses_nonsense() -> None:
     for bad in [(1.0, -1.0), (float("nan"), 1.0), (float("inf"), 1.0), (0.0, 0.0)]:
         with pytest.raises(SettingError, match="weights"):
             EveryPrefix(bad)
+
+
+class TestBalancedSteps:
+    @given(st.integers(1, 12), st.data())
+    def test_every_image_is_moved_as_by_the_base_loss(self, N: int, data: st.DataObject) -> None:
+        """With one gradient g for the mean of any images, S_[n] pulls each of its images by g / n."""
+        w = data.draw(st.lists(st.floats(0, 5), min_size=N, max_size=N).filter(lambda w: w[-1] > 0.01))
+        pulls = [sum(w[n - 1] / n for n in range(i, N + 1)) for i in range(1, N + 1)]
+        for pull, scale in zip(pulls, balanced_steps(w), strict=True):
+            assert pull * scale == pytest.approx(1 / N)
+
+    @given(st.integers(1, 60))
+    def test_basic_condensation_is_left_as_it_is_to_the_bit(self, N: int) -> None:
+        assert balanced_steps([0.0] * (N - 1) + [1.0]) == [1.0] * N
+
+    def test_images_that_nothing_pulls_are_left_alone(self) -> None:
+        assert balanced_steps([1.0, 0.0]) == [0.5, 1.0]
+
+    def test_policies_scale_only_when_asked(self) -> None:
+        assert EveryPrefix((1.0, 1.0)).steps(0) is None
+        assert EveryPrefix((1.0, 1.0), balanced=True).steps(0) == [1 / 3, 1.0]
+        chooser = MostLearnableSubset(2, balanced=True)
+        assert chooser.steps(0) == [1.0, 1.0]
+        chooser.select(1, torch.zeros(1, 2))
+        assert PerClass((chooser,)).steps(0) == [1 / 3, 1.0]
+        assert FullSetOnly(2).steps(0) is None

@@ -114,7 +114,7 @@ def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Ten
     match = objective.distances(θ, draw(S.decode(S_c)), c, target, [n * S.formation.images for n in sizes])
     loss = match.distances @ match.distances.new_tensor([w[n - 1] for n in sizes])
     (gradient,) = torch.autograd.grad(loss, S_c)
-    S.step(c, gradient, policy.frozen(c))
+    S.step(c, gradient, policy.frozen(c), policy.steps(c))
     F_c = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
     return loss.detach(), F_c
 

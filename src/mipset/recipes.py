@@ -30,13 +30,14 @@ if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not insta
     from mipset.training import Images, TrainingRule
 
 POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
+STEPS = ("plain", "balanced")
 METRICS = ("feature", "gradient", "accuracy")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
 DISTANCES = ("squared", "l1", "row-cosine")
 INITIALISATIONS = ("mix", "noise")
 ONLY_FOR = {  # settings that not every policy reads
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), ("mdc", "mdc-per-class")),
-    "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
+    **dict.fromkeys(("subset_weight", "steps"), ("mdc", "mdc-per-class", "every-prefix")),
     "prefix_weights": ("every-prefix",),
 }
 NETWORKS = {  # width and depth of each, unless others are asked for
@@ -68,6 +69,7 @@ class Recipe:
     metric_epochs: int = _setting(20, "epochs on each size for the metric `accuracy` (mdc)", least=1)
     subset_weight: float = _setting(1.0, "how much the subset losses count beside the base loss", least=0)
     prefix_weights: str = _setting("one", "every-prefix: `one`, `size`, or N numbers such as 1,1,2")
+    steps: str = _setting("plain", "of the pixels: as their gradient, or alike for all ranks", among=STEPS)
     round_distances: int = _setting(
         -1, "decimals of the metric before sizes are compared; -1 keeps all (mdc)", least=-1
     )
@@ -226,13 +228,15 @@ def policy(r: Recipe, classes: int) -> Policy:
 
     def mdc() -> MostLearnableSubset:
         decimals = None if r.round_distances < 0 else r.round_distances
-        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals)
+        return MostLearnableSubset(
+            r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, balanced=r.steps == "balanced"
+        )
 
     makers: dict[str, Callable[[], Policy]] = {
         "none": lambda: FullSetOnly(r.ipc),
         "mdc": mdc,
         "mdc-per-class": lambda: PerClass(tuple(mdc() for _ in range(classes))),
-        "every-prefix": lambda: EveryPrefix(r.size_weights),
+        "every-prefix": lambda: EveryPrefix(r.size_weights, balanced=r.steps == "balanced"),
     }
     return makers[r.policy]()
 

@@ -48,6 +48,18 @@ def most_learnable(R: Sequence[float]) -> int:
     return max(range(1, len(R) + 1), key=lambda n: R[n - 1])
 
 
+def balanced_steps(w: Sequence[float]) -> list[float]:
+    """For each of the images 1..N, how its step has to be scaled to be as large as if only the whole set counted.
+
+    An image is 1/n of S_[n], so the loss of a small subset pulls its images N/n times as hard as the base loss does:
+    with every size counted once, the first of ten images is pulled 29 times as hard as in basic condensation, the last
+    one once. What suits the one is too much or too little for the other.
+    """
+    N = len(w)
+    pulls = [sum(w[n - 1] * (N / n) for n in range(i, N + 1)) for i in range(1, N + 1)]
+    return [1 / pull if pull > 0 else 1.0 for pull in pulls]
+
+
 class FreezeRule(ABC):
     """Which prefix stays as it is while S_[n*_t] is active (equation 10)."""
 
@@ -93,6 +105,10 @@ class Policy(ABC):
         """How many images of class `c` must not change."""
         return 0
 
+    def steps(self, c: int) -> Sequence[float] | None:
+        """How the steps of the images 1..N of class `c` are scaled, if they are."""
+        return None
+
     def measures(self, t: int) -> bool:
         """Whether outer iteration `t` has to be measured for `select`."""
         return False
@@ -127,6 +143,7 @@ class EveryPrefix(Policy):
     """Every size counts always: equation 3 in full, with a given weight for each of the sizes 1..N."""
 
     w: tuple[float, ...]
+    balanced: bool = False  # whether steps are scaled by `balanced_steps`
 
     def __post_init__(self) -> None:
         if not all(0 <= weight < float("inf") for weight in self.w) or sum(self.w) <= 0:
@@ -134,6 +151,9 @@ class EveryPrefix(Policy):
 
     def weights(self, c: int) -> Sequence[float]:
         return self.w
+
+    def steps(self, c: int) -> Sequence[float] | None:
+        return balanced_steps(self.w) if self.balanced else None
 
 
 @dataclass
@@ -148,6 +168,7 @@ class MostLearnableSubset(Policy):
     freeze: FreezeRule = field(default_factory=Ratchet)
     subset_weight: float = 1.0
     decimals: int | None = None  # the release rounds distances to 2
+    balanced: bool = False  # whether steps are scaled by `balanced_steps`
     chosen: list[int] = field(default_factory=list)
     F_before: list[float] | None = None
     _frozen: int = 0
@@ -162,6 +183,9 @@ class MostLearnableSubset(Policy):
         if self.n_star:
             w[self.n_star - 1] += self.subset_weight
         return w
+
+    def steps(self, c: int) -> Sequence[float] | None:
+        return balanced_steps(self.weights(c)) if self.balanced else None
 
     def frozen(self, c: int) -> int:
         return self._frozen
@@ -198,6 +222,9 @@ class PerClass(Policy):
 
     def weights(self, c: int) -> Sequence[float]:
         return self.policies[c].weights(0)
+
+    def steps(self, c: int) -> Sequence[float] | None:
+        return self.policies[c].steps(0)
 
     def frozen(self, c: int) -> int:
         return self.policies[c].frozen(0)

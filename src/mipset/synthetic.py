@@ -7,6 +7,7 @@ decodes stored images one by one, so the decoded images of a prefix are a prefix
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -203,8 +204,10 @@ class Synthetic:
         """Stored images to normalised training images."""
         return normalise(self.formation.decode(stored), self._mean, self._std)
 
-    def step(self, c: int, gradient: Tensor, frozen: int) -> None:
-        """Move class `c` against `gradient` [N, ch, h, w], ranks below `frozen` excepted."""
+    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None = None) -> None:
+        """Move class `c` against `gradient` [N, ch, h, w], scaled rank by rank, ranks below `frozen` excepted."""
+        if scale is not None:
+            gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
         others = self.C - 1
         velocity = self.velocity[:, c]
         velocity[:frozen] = 0
