@@ -9,18 +9,17 @@ Usage: growth.py [SVG]
 
 from __future__ import annotations
 
-import math
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import noise
 import torch
 
+from mipset.charts import COLOURS, Axis, Panel, Series, Style, chart
 from mipset.condense import condense
 from mipset.costs import cost
 from mipset.data import Dataset
@@ -131,94 +130,44 @@ def table(found: dict[Place, Point]) -> str:
     return in_columns(rows)
 
 
-# The picture: three panels beside each other, time above and memory below, on logarithmic axes. Its colours are
-# between light and dark, so that they can be read on both.
-PANEL_W, PANEL_H, LEFT, TOP, GAP_X, GAP_Y = 210, 130, 70, 44, 62, 62
-INK, LINE, RING = "#7d8590", "#3b82f6", "#d97706"
+# The picture: three panels beside each other, time above and memory below.
+LINEAR, ESTIMATED = Style(dashes="5 4"), Style(COLOURS[1], mark="ring", joined=False)
 
 Span = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """From values to places, logarithmically."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return self.start + share * (self.end - self.start)
-
-
-def text(x: float, y: float, words: str, anchor: str = "middle", size: int = 11) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{INK}">{words}</text>'
-
-
-def line(points: Sequence[tuple[float, float]], colour: str, dashes: str = "") -> str:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dashes}"/>'
-
-
-def dot(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of every power of ten between the two."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
-
-
-def panel(
-    left: float, top: float, axis: str, measured: list[float], estimated: list[float], unit: str, span: Span
-) -> Iterator[str]:
+def panel(axis: str, measured: list[float], estimated: list[float], unit: str, span: Span) -> Panel:
     values, power = AXES[axis], GROWTH[axis]
-    across = Scale(values[0] / 1.15, values[-1] * 1.15, left, left + PANEL_W)
-    up = Scale(*span, top + PANEL_H, top)
-    yield f'<rect x="{left}" y="{top}" width="{PANEL_W}" height="{PANEL_H}" fill="none" stroke="{INK}" opacity="0.5"/>'
-    for tick in ticks(*span):
-        yield f'<path d="M{left} {up(tick):.1f}h{PANEL_W}" stroke="{INK}" opacity="0.2"/>'
-        yield text(left - 6, up(tick) + 4, f"{tick:g} {unit}", "end")
-    for value in values:
-        yield text(across(value), top + PANEL_H + 16, str(value))
-    yield text(left + PANEL_W / 2, top + PANEL_H + 34, axis, size=12)
     end = min(values[-1], values[0] * (span[1] / measured[0]) ** (1 / power))  # where linear growth leaves the panel
     grown = measured[0] * (end / values[0]) ** power
-    yield line([(across(values[0]), up(measured[0])), (across(end), up(grown))], INK, "5 4")
-    yield line([(across(v), up(y)) for v, y in zip(values, measured, strict=True)], LINE)
-    for value, y in zip(values, measured, strict=True):
-        yield dot(across(value), up(y), 3.5, LINE, "none")
-    for value, y in zip(values, estimated, strict=False):
-        yield dot(across(value), up(y), 5.5, "none", RING)
+    series = [
+        Series("measured", list(zip(values, measured, strict=True))),
+        Series("linear growth", [(values[0], measured[0]), (end, grown)], style=LINEAR),
+        Series("estimated", list(zip(values, estimated, strict=False)), style=ESTIMATED),
+    ]
+    return Panel(series, Axis(axis, log=True, ticks=values), Axis(unit, log=True, shows=span))
 
 
 def picture(found: dict[Place, Point]) -> str:
-    width, height = LEFT + 3 * PANEL_W + 2 * GAP_X + 20, TOP + 2 * PANEL_H + GAP_Y + 50
+    points = {axis: [found[place] for place in places(axis)] for axis in AXES}
     times = [point.match for point in found.values()]
     sizes = [size / 1e6 for point in found.values() for size in (point.memory, point.estimate)]
-    spans = [(min(times) / 1.5, max(times) * 1.5), (min(sizes) / 1.3, max(sizes) * 1.3)]
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="sans-serif" role="img">',
-        "<title>Time of one inner iteration and peak memory, by classes, images per class and image size</title>",
-        text(LEFT, 18, "Time to match all classes once (above) and peak resident memory (below)", "start", 13),
-        text(
-            LEFT,
-            34,
-            "dots: measured; dashed: linear growth; rings: estimated",
-            "start",
-        ),
+    above = [
+        panel(axis, [point.match for point in on_it], [], "seconds", (min(times), max(times)))
+        for axis, on_it in points.items()
     ]
-    for column, axis in enumerate(AXES):
-        points = [found[place] for place in places(axis)]
-        left = LEFT + column * (PANEL_W + GAP_X)
-        parts += panel(left, TOP, axis, [point.match for point in points], [], "s", spans[0])
-        memory, estimate = ([getattr(p, name) / 1e6 for p in points] for name in ("memory", "estimate"))
-        parts += panel(left, TOP + PANEL_H + GAP_Y, axis, memory, estimate, "MB", spans[1])
-    return "\n".join([*parts, "</svg>", ""])
+    below = [
+        panel(
+            axis,
+            [point.memory / 1e6 for point in on_it],
+            [point.estimate / 1e6 for point in on_it],
+            "MB",
+            (min(sizes), max(sizes)),
+        )
+        for axis, on_it in points.items()
+    ]
+    title = "Time to match all classes once (above) and peak resident memory (below)"
+    return chart(title, [*above, *below], columns=len(AXES), size=(210, 130))
 
 
 def main() -> None:

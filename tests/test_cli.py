@@ -762,8 +762,8 @@ class TestCompare:
         assert lines[2].split()[-3:] == ["2", "x", "1"]
         assert lines[4].startswith("mdc ")
         assert " the final mean of c (" in lines[4]
-        assert lines[-1] == f"{out}: results.md, results.csv and results.jsonl"
-        assert names(out) == {"results.md", "results.csv", "results.jsonl", "runs"}
+        assert lines[-1] == f"{out}: results.md, results.svg, results.csv and results.jsonl"
+        assert names(out) == {"results.md", "results.svg", "during.svg", "results.csv", "results.jsonl", "runs"}
         listed = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
         assert [(line["method"], line["outer"], line["runs"]) for line in listed] == [
             ("c", "1", "2"),

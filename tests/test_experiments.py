@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -231,7 +232,18 @@ class TestOnTheWay:
             assert np.array_equal(read(tmp_path / "out" / name).images, condensed(shorter, toy))
         assert [r.seconds for r in results] == sorted(r.seconds for r in results)
         assert results[0].forward < results[1].forward < results[2].forward
-        assert "During condensation" in (tmp_path / "out" / "results.md").read_text()
+        text = (tmp_path / "out" / "results.md").read_text()
+        assert "During condensation" in text
+        shown = re.findall(r"!\[.*\]\((.*)\)", text)
+        assert shown == ["results.svg", "during.svg"]
+        assert all((tmp_path / "out" / name).read_text().startswith("<svg") for name in shown)
+
+    def test_a_picture_of_another_table_does_not_stay(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        finished(experiment(tmp_path, toy, recipe, "c", at=[1]))
+        assert (tmp_path / "out" / "during.svg").exists()
+        finished(experiment(tmp_path, toy, recipe.replace(pixel_lr=0.5), "c"))
+        assert not (tmp_path / "out" / "during.svg").exists()
+        assert "during.svg" not in (tmp_path / "out" / "results.md").read_text()
 
     def test_what_is_not_condensed_has_no_way(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         results = finished(experiment(tmp_path, toy, recipe, "c,random", at=[1]))

@@ -26,6 +26,7 @@ AT_ONCE: dict[str, set[str]] = {
     "progress": set(),
     "memory": set(),
     "artifact": {"errors", "files", "numpy", "safetensors"},
+    "charts": set(),
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
     "data": {"errors", "extras", "files", "numpy"},
@@ -86,7 +87,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     # experiments
-    "results": {"errors", "progress", "tables"},
+    "results": {"charts", "errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
     "experiments": {
         *("__init__", "artifact", "checkpoint", "costs", "data", "engines", "errors", "evaluate", "files"),
@@ -138,6 +139,7 @@ WITHOUT_TORCH = [
     "distributed",
     "files",
     "progress",
+    "charts",
     "memory",
     "artifact",
     "tables",

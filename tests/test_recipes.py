@@ -102,7 +102,9 @@ def test_a_recipe_becomes_the_parts_it_names(toy: Dataset) -> None:
     assert len(per_class.policies) == 3
     assert len({id(policy) for policy in per_class.policies}) == 3
     assert all(isinstance(p, MostLearnableSubset) and p.freeze == Ratchet() for p in per_class.policies)
-    assert assemble(toy_recipe.replace(policy="every-prefix"), toy, CPU).policy == EveryPrefix((1, 1, 1))
+    every = toy_recipe.replace(policy="every-prefix")
+    assert assemble(every, toy, CPU).policy == EveryPrefix((1, 1, 1), balanced=True)
+    assert assemble(every.replace(steps="plain"), toy, CPU).policy == EveryPrefix((1, 1, 1))
 
 
 @pytest.mark.parametrize(

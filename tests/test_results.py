@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import statistics
+import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from mipset.errors import ArtifactError
 from mipset.results import (
     Result,
     Row,
+    accuracy_chart,
     accuracy_rows,
     add_result,
     comma_separated,
@@ -27,6 +29,8 @@ from mipset.results import (
     moment_rows,
     moments,
     overtaking,
+    pictures,
+    progress_chart,
     read_results,
     rows,
 )
@@ -212,3 +216,110 @@ class TestOnTheWay:
         never = [replace(one, scores={1: [1.0]}) if one.method == "mdc" else one for one in self.STATES]
         assert overtaking(never) == ["mdc does not pass the final mean of c (20.00 %, 1:40)."]
         assert overtaking(self.STATES[1:]) == []
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(picture: str) -> dict[str, dict[str, list[str]]]:
+    """For each panel and name what its marks tell."""
+    found = {}
+    for panel in ET.fromstring(picture).findall(f"{SVG}g"):
+        if panel.find(f"{SVG}rect") is None:  # the legend
+            continue
+        (title,) = (text.text or "" for text in panel.findall(f"{SVG}text") if text.get("y", "").startswith("-"))
+        found[title] = {
+            series.findtext(f"{SVG}title", ""): [
+                mark.findtext(f"{SVG}title", "") for mark in series.findall(f"{SVG}path")
+            ]
+            for series in reversed(panel.findall(f"{SVG}g"))
+        }
+    return found
+
+
+def group(picture: str, name: str) -> ET.Element:
+    """What is drawn of a name in the only panel."""
+    (found,) = (g for g in ET.fromstring(picture).iter(f"{SVG}g") if g.findtext(f"{SVG}title") == name)
+    return found
+
+
+def line(picture: str, name: str) -> list[tuple[float, float]]:
+    """The places that a line joins."""
+    found = group(picture, name).find(f"{SVG}polyline")
+    assert found is not None
+    pairs = (pair.split(",") for pair in found.get("points", "").split())
+    return [(float(x), float(y)) for x, y in pairs]
+
+
+class TestCharts:
+    BOTH = TestTables.BOTH
+    STATES = TestOnTheWay.STATES
+    OWN = "convnet-3, width 64"
+
+    def test_accuracy_by_hand(self) -> None:
+        sd = statistics.stdev([31.0, 33.0])
+        assert drawn(accuracy_chart(self.BOTH)) == {
+            self.OWN: {
+                "c": ["c: 1, 21", "c: 10, 40"],
+                "mdc": [f"mdc: 1, 32 ± {sd:.3g}", f"mdc: 10, 42 ± {sd:.3g}"],
+            }
+        }
+
+    def test_each_network_has_a_panel(self) -> None:
+        other = [replace(one, network="resnet-10, width 32", scores={1: [1.0], 10: [3.0]}) for one in self.BOTH]
+        found = drawn(accuracy_chart([*self.BOTH, *other]))
+        assert list(found) == [self.OWN, "resnet-10, width 32"]
+        assert found["resnet-10, width 32"]["c"] == ["c: 1, 1", "c: 10, 3"]
+
+    def test_states_on_the_way_are_not_in_the_first_chart(self) -> None:
+        assert drawn(accuracy_chart(self.STATES)) == {self.OWN: {"c": ["c: 1, 20"], "mdc": ["mdc: 1, 30"]}}
+
+    def test_progress_by_hand(self) -> None:
+        assert drawn(progress_chart(self.STATES)) == {
+            self.OWN: {"mdc": ["mdc: 20, 15", "mdc: 50, 22", "mdc: 110, 30"], "final mean of c": []}
+        }
+        assert "seconds of condensing" in progress_chart(self.STATES)
+        assert list(drawn(progress_chart(self.STATES[1:]))[self.OWN]) == ["mdc"], "without c there is no goal"
+
+    def test_the_goal_is_level_and_as_long_as_the_lines(self) -> None:
+        """At 20 of 15 to 30 %, from the first state to the last."""
+        picture = progress_chart(self.STATES)
+        start, end = line(picture, "final mean of c")
+        first, *_, last = line(picture, "mdc")
+        assert (start[0], end[0]) == (first[0], last[0])
+        assert start[1] == end[1] == pytest.approx(first[1] + (last[1] - first[1]) * (20 - 15) / (30 - 15), abs=0.1)
+        assert group(picture, "final mean of c")[1].get("stroke-dasharray")
+
+    def test_long_runs_are_told_in_longer_units(self) -> None:
+        for factor, unit in ((60, "minutes"), (3600, "hours")):
+            slow = [replace(one, seconds=one.seconds * factor) for one in self.STATES]
+            assert f"{unit} of condensing" in progress_chart(slow)
+            assert drawn(progress_chart(slow))[self.OWN]["mdc"][-1] == "mdc: 110, 30"
+
+    def test_a_method_looks_the_same_in_both(self) -> None:
+        """Though another one is not in the second chart."""
+        first, second = (group(draw(self.STATES), "mdc")[-1] for draw in (accuracy_chart, progress_chart))
+        assert first.get("fill") == second.get("fill") is not None
+        assert first.get("d") == second.get("d")
+
+    def test_sizes_far_apart_are_on_a_logarithmic_axis(self) -> None:
+        """Then 10 is in the middle between 1 and 100."""
+        picture = accuracy_chart([result(scores={1: [1.0], 10: [2.0], 100: [3.0]})])
+        (first, _), (middle, _), (last, _) = line(picture, "c")
+        assert middle == pytest.approx((first + last) / 2, abs=0.1)
+
+    def test_only_what_there_is_to_draw_is_drawn_and_shown(self) -> None:
+        first, second = (
+            "![Accuracy against images per class](results.svg)",
+            "![Mean accuracy during condensation](during.svg)",
+        )
+        assert list(pictures(self.BOTH)) == ["results.svg"]
+        text = document("title", [], self.BOTH)
+        assert text.index(markdown(accuracy_rows(rows(self.BOTH)))) < text.index(first) < text.index("## What it took")
+        assert second not in text
+        assert list(pictures(self.STATES)) == ["results.svg", "during.svg"]
+        text = document("title", [], self.STATES)
+        assert text.index(first) < text.index("## During") < text.index("mdc passes") < text.index(second)
+        unfinished = [one for one in self.STATES if not one.final]
+        assert list(pictures(unfinished)) == ["during.svg"]
+        assert first not in document("title", [], unfinished)

@@ -534,7 +534,7 @@ def compare(chosen: argparse.Namespace) -> None:
         print(in_columns(accuracy_rows(rows(these))))
         print(*overtaking(these), sep="\n", end="\n" if overtaking(these) else "")
     print(in_columns(cost_rows(rows(r for r in results if r.network == results[0].network))))
-    print(f"{experiment.folder}: results.md, results.csv and results.jsonl")
+    print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
 
 
 def _experiment(chosen: argparse.Namespace) -> Experiment:

@@ -4,7 +4,7 @@ A folder holds everything about it:
 
     runs/KEY/      one condensation: the sets after chosen outer iterations and at the end, and how long they took
     sets/          sets that were put together of several condensations, selected or reordered
-    results.jsonl  a line for each finished cell
+    results.jsonl  a line for each finished cell, of which results.md, results.csv and pictures are made
 
 KEY is the hash of the recipe, the data and the version, so a condensation that two methods need is run once. What is
 evaluated was read from these files, never from memory.
@@ -36,7 +36,7 @@ from mipset.files import write_whole
 from mipset.methods import Bench, Method, Run
 from mipset.metrics import Passes
 from mipset.recipes import Recipe, assemble, check_fit, flag_of, pack
-from mipset.results import Result, add_result, comma_separated, document, read_results
+from mipset.results import PICTURES, Result, add_result, comma_separated, document, pictures, read_results
 
 Advance = tuple[float, str]  # FLOPs that are done, and what is going on
 
@@ -131,12 +131,15 @@ class Experiment:
         return sorted(found.values(), key=lambda r: order.get(r.method, len(order)))
 
     def write_tables(self) -> None:
-        """results.md and results.csv, of what there is by now."""
+        """results.md, results.csv and their pictures, of what there is by now."""
         results = self.results()
         if not results:
             return
         texts = {"results.md": document(self.title, self.notes, results), "results.csv": comma_separated(results)}
-        for name, text in texts.items():
+        drawn = pictures(results)
+        for name in PICTURES - drawn.keys():  # of another table in the same folder
+            (self.folder / name).unlink(missing_ok=True)
+        for name, text in {**drawn, **texts}.items():
             write_whole(self.folder / name, lambda stream, text=text: stream.write(text.encode()))  # type: ignore[misc]
 
     @property

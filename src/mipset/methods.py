@@ -176,9 +176,20 @@ METHODS = {
         _method("mdc-gradient", "sizes compared by gradient distance", policy="mdc", metric="gradient"),
         _method("mdc-accuracy", "sizes compared by accuracy", policy="mdc", metric="accuracy"),
         _method("mdc-per-class", "a choice of its own for every class", policy="mdc-per-class"),
-        _method("every-prefix", "every size counts always, with weight 1", policy="every-prefix"),
-        _method("every-prefix-size", "with weight n / N", policy="every-prefix", prefix_weights="size"),
-        _method("every-prefix-balanced", "with steps alike for all ranks", policy="every-prefix", steps="balanced"),
+        _method("every-prefix", "every size counts always, with weight 1", policy="every-prefix", steps="balanced"),
+        _method(
+            "every-prefix-size",
+            "with weight n / N",
+            policy="every-prefix",
+            steps="balanced",
+            prefix_weights="size",
+        ),
+        _method(
+            "every-prefix-plain",
+            "with weight 1, pixels moved as their gradients say",
+            policy="every-prefix",
+            steps="plain",
+        ),
         _method("random", "real images, drawn", Selected("random")),
         _method("herding", "real images whose mean features follow the class", Selected("herding")),
         _method("k-center", "real images that cover the class", Selected("k-center")),
@@ -191,7 +202,7 @@ GROUPS = {
     "ablation": ("c", "mdc-smallest", "mdc-no-freeze", "mdc", "mdc-predecessor"),
     "metrics": ("c", "mdc", "mdc-gradient", "mdc-accuracy"),
     "class-wise": ("c", "mdc", "mdc-per-class"),
-    "policies": ("c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-balanced"),
+    "policies": ("c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-plain"),
     "selections": ("c", "random", "herding", "k-center", "yoco"),
 }
 

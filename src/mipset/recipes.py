@@ -30,14 +30,15 @@ if TYPE_CHECKING:  # a recipe can be listed and checked where torch is not insta
     from mipset.training import Images, TrainingRule
 
 POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
-STEPS = ("plain", "balanced")
+STEPS = ("balanced", "plain")
 METRICS = ("feature", "gradient", "accuracy")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
 DISTANCES = ("squared", "l1", "row-cosine")
 INITIALISATIONS = ("mix", "noise")
 ONLY_FOR = {  # settings that not every policy reads
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), ("mdc", "mdc-per-class")),
-    **dict.fromkeys(("subset_weight", "steps"), ("mdc", "mdc-per-class", "every-prefix")),
+    "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
+    "steps": ("every-prefix",),
     "prefix_weights": ("every-prefix",),
 }
 NETWORKS = {  # width and depth of each, unless others are asked for
@@ -69,7 +70,7 @@ class Recipe:
     metric_epochs: int = _setting(20, "epochs on each size for the metric `accuracy` (mdc)", least=1)
     subset_weight: float = _setting(1.0, "how much the subset losses count beside the base loss", least=0)
     prefix_weights: str = _setting("one", "every-prefix: `one`, `size`, or N numbers such as 1,1,2")
-    steps: str = _setting("plain", "of the pixels: as their gradient, or alike for all ranks", among=STEPS)
+    steps: str = _setting("balanced", "every-prefix: of all ranks alike, or as their gradients", among=STEPS)
     round_distances: int = _setting(
         -1, "decimals of the metric before sizes are compared; -1 keeps all (mdc)", least=-1
     )
@@ -205,8 +206,8 @@ RECIPES = {
 
 def recipe(name: str, **changes: Any) -> Recipe:
     """A named recipe, with some settings changed."""
-    chosen = settled(name, [], changes)
-    chosen = settled(name, [chosen.policy], changes)
+    asked = settled(name, [], changes)
+    chosen = settled(name, [f"{asked.policy}-{asked.steps}", asked.policy], changes)
     for setting, policies in ONLY_FOR.items():
         if setting in changes and chosen.policy not in policies:
             raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {chosen.policy}.")
@@ -228,9 +229,7 @@ def policy(r: Recipe, classes: int) -> Policy:
 
     def mdc() -> MostLearnableSubset:
         decimals = None if r.round_distances < 0 else r.round_distances
-        return MostLearnableSubset(
-            r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, balanced=r.steps == "balanced"
-        )
+        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals)
 
     makers: dict[str, Callable[[], Policy]] = {
         "none": lambda: FullSetOnly(r.ipc),

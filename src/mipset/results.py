@@ -14,9 +14,11 @@ import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from mipset.charts import STYLES, Axis, Panel, Series, Style, chart
 from mipset.errors import ArtifactError
 from mipset.progress import duration
 from mipset.tables import byte_count
@@ -126,6 +128,13 @@ class Row:
     def mean(self) -> float:
         """The mean over sizes, seeds and networks."""
         return statistics.fmean(r.mean for r in self.results)
+
+    @property
+    def deviations(self) -> dict[int, float]:
+        """The deviation, from one seed to another, of the mean over networks, for each size; empty for one seed."""
+        if len(self.results) == 1:
+            return {}
+        return {size: statistics.stdev(r.means[size] for r in self.results) for size in self.means}
 
     @property
     def over_condensations(self) -> float | None:
@@ -262,19 +271,121 @@ def markdown(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *body))
 
 
+ACCURACY_PICTURE, PROGRESS_PICTURE = "results.svg", "during.svg"
+PICTURES = {ACCURACY_PICTURE, PROGRESS_PICTURE}
+
+
+def pictures(results: Sequence[Result]) -> dict[str, str]:
+    """The charts that there is something to draw in, by the names of their files."""
+    found = {}
+    if rows(results):
+        found[ACCURACY_PICTURE] = accuracy_chart(results)
+    if any(moments(chosen) for chosen in by_architecture(results).values()):
+        found[PROGRESS_PICTURE] = progress_chart(results)
+    return found
+
+
+def accuracy_chart(results: Sequence[Result]) -> str:
+    """Accuracy against images per class: a panel per network, a line per method, a bar where there are more runs."""
+    look = _styles(results)
+    panels = [
+        Panel(
+            [
+                Series(row.method, sorted(row.means.items()), _in_order(row.deviations), look[row.method])
+                for row in table
+            ],
+            _size_axis(sorted(table[0].means)),
+            Axis("accuracy in %"),
+            network,
+        )
+        for network, chosen in by_architecture(results).items()
+        if (table := rows(chosen))
+    ]
+    return chart("Accuracy against images per class", panels)
+
+
+def _styles(results: Sequence[Result]) -> dict[str, Style]:
+    """Of each method the style that it has in all charts of these results."""
+    return dict(zip(dict.fromkeys(result.method for result in results), cycle(STYLES), strict=False))
+
+
+def _in_order(of_sizes: Mapping[int, float]) -> list[float]:
+    return [of_sizes[size] for size in sorted(of_sizes)]
+
+
+def _size_axis(sizes: Sequence[int]) -> Axis:
+    """Every size has a tick where there are few."""
+    return Axis("images per class", log=_wide(sizes), ticks=sizes if len(sizes) <= 12 else ())
+
+
+def progress_chart(results: Sequence[Result]) -> str:
+    """The mean over sizes against time: a panel per network, a line per method that was looked at on its way.
+
+    A dashed line is at the final mean of C, where that is known.
+    """
+    look = _styles(results)
+    panels = [
+        _progress_panel(network, chosen, look)
+        for network, chosen in by_architecture(results).items()
+        if moments(chosen)
+    ]
+    return chart("Mean accuracy over all sizes during condensation", panels)
+
+
+def _progress_panel(network: str, results: Sequence[Result], look: Mapping[str, Style]) -> Panel:
+    states = moments(results)
+    times = [moment.seconds for its_states in states.values() for moment in its_states]
+    unit, length = _unit(max(times))
+    lines = [
+        Series(
+            method,
+            [(moment.seconds / length, moment.row.mean) for moment in its_states],
+            [moment.row.over_condensations or 0.0 for moment in its_states],
+            look[method],
+        )
+        for method, its_states in states.items()
+    ]
+    ends = [end / length for end in (min(times), max(times))]
+    goals = [
+        Series(f"final mean of {BASE}", [(end, row.mean) for end in ends], style=Style(dashes="5 4"))
+        for row in rows(results)
+        if row.method == BASE
+    ]
+    return Panel([*lines, *goals], Axis(f"{unit} of condensing", _wide(times)), Axis("mean accuracy in %"), network)
+
+
+def _unit(longest: float) -> tuple[str, int]:
+    """What times are told in, and how many seconds that is."""
+    units = (("hours", 3600), ("minutes", 60))
+    return next(((name, length) for name, length in units if longest >= 3 * length), ("seconds", 1))
+
+
+def _wide(values: Sequence[float]) -> bool:
+    """Whether values are so different that only a logarithmic axis shows them all."""
+    return min(values) > 0 and max(values) / min(values) >= 20
+
+
 def document(title: str, intro: Sequence[str], results: Sequence[Result]) -> str:
-    """Everything about one comparison, as Markdown."""
-    parts = [f"# {title}", *intro]
-    for network in dict.fromkeys(result.network for result in results):
-        chosen = [result for result in results if result.network == network]
-        table = rows(chosen)
+    """Everything about one comparison, as Markdown, with each picture behind the tables that it draws."""
+    accuracy, during = [], []
+    for network, chosen in by_architecture(results).items():
+        table, states = rows(chosen), moments(chosen)
         if table:
-            parts += [f"## Accuracy in %, {network}, {chosen[0].protocol}", markdown(accuracy_rows(table))]
-        states = moments(chosen)
+            accuracy += [f"## Accuracy in %, {network}, {chosen[0].protocol}", markdown(accuracy_rows(table))]
         if states:
-            parts += [f"## During condensation, {network}", markdown(moment_rows(states)), *overtaking(chosen)]
-    parts += ["## What it took", markdown(cost_rows(rows(_once(results))))]
-    return "\n\n".join(parts) + "\n"
+            during += [f"## During condensation, {network}", markdown(moment_rows(states)), *overtaking(chosen)]
+    accuracy += [f"![Accuracy against images per class]({ACCURACY_PICTURE})"] if accuracy else []
+    during += [f"![Mean accuracy during condensation]({PROGRESS_PICTURE})"] if during else []
+    costs = ["## What it took", markdown(cost_rows(rows(_once(results))))]
+    return "\n\n".join([f"# {title}", *intro, *accuracy, *during, *costs]) + "\n"
+
+
+def by_architecture(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The results of each architecture that was evaluated with."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(result.network, []).append(result)
+    return found
 
 
 def _once(results: Sequence[Result]) -> list[Result]:

@@ -168,7 +168,6 @@ class MostLearnableSubset(Policy):
     freeze: FreezeRule = field(default_factory=Ratchet)
     subset_weight: float = 1.0
     decimals: int | None = None  # the release rounds distances to 2
-    balanced: bool = False  # whether steps are scaled by `balanced_steps`
     chosen: list[int] = field(default_factory=list)
     F_before: list[float] | None = None
     _frozen: int = 0
@@ -183,9 +182,6 @@ class MostLearnableSubset(Policy):
         if self.n_star:
             w[self.n_star - 1] += self.subset_weight
         return w
-
-    def steps(self, c: int) -> Sequence[float] | None:
-        return balanced_steps(self.weights(c)) if self.balanced else None
 
     def frozen(self, c: int) -> int:
         return self._frozen
