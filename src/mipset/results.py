@@ -12,6 +12,7 @@ import io
 import json
 import os
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import cycle
@@ -93,6 +94,7 @@ def add_result(path: Path, result: Result) -> None:
     line = (json.dumps(asdict(result)) + "\n").encode()
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
+        _wait_for_others(handle)
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":  # someone's editor has left it out
             line = b"\n" + line
@@ -107,6 +109,14 @@ def add_result(path: Path, result: Result) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(handle)
+
+
+def _wait_for_others(handle: int) -> None:
+    """Until nobody else adds to the file; ends when the file is closed."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 @dataclass(frozen=True)
