@@ -86,6 +86,7 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
+    "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", "subsets", *TORCH},
     # experiments
     "results": {"charts", "errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
@@ -126,7 +127,7 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("native", "results"),
+        *("condense", "growing", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },

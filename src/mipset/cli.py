@@ -180,6 +180,15 @@ def parser() -> Parser:
     verb = verbs.add_parser("methods", help="what `mipset compare` can compare", description=methods.__doc__)
     verb.set_defaults(run=methods)
 
+    verb = verbs.add_parser("grow", help="more images or classes beside those of a file", description=grow.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    verb.add_argument("--data", metavar="DATASET", help="the real images (default: named in the file)")
+    _add_recipe_flags(verb)
+    _add_machine_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+    verb.set_defaults(run=grow)
+
     verb = verbs.add_parser("reorder", help="put what is easy to learn first (YOCO)", description=reorder.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
@@ -540,14 +549,13 @@ def compare(chosen: argparse.Namespace) -> None:
 def _experiment(chosen: argparse.Namespace) -> Experiment:
     from mipset.experiments import Experiment
     from mipset.methods import methods
-    from mipset.recipes import RECIPES, Recipe
+    from mipset.recipes import RECIPES
 
     name, dataset = chosen.recipe, chosen.data
     if name not in RECIPES:
         name, dataset = _recipe_for(chosen.recipe), chosen.data or chosen.recipe
     asked = methods(chosen.methods)
-    names = [f.name for f in fields(Recipe) if f.name not in LEFT_TO_METHODS]
-    given = {key: getattr(chosen, key) for key in names if getattr(chosen, key) is not None}
+    given = _given(chosen, without=LEFT_TO_METHODS)
     first = given.pop("seed", 0)
     device = _device(chosen)
     real = _load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
@@ -615,6 +623,43 @@ def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
         print(f"{name}\n    {method.text}")
     for name, members in GROUPS.items():
         print(f"{name}\n    {', '.join(members)}")
+
+
+def grow(chosen: argparse.Namespace) -> None:
+    """Condense more images per class (--ipc), or classes that DATASET has and FILE has not, beside those of FILE.
+
+    What FILE holds stays as it is, to the bit: a device that has it needs only what is new.
+    """
+    _alone("grow")
+    from mipset.artifact import read
+
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    artifact = read(chosen.file)
+    device = _device(chosen)
+    from mipset.condense import condense
+    from mipset.growing import grown, in_order_of, recipe_of
+    from mipset.recipes import pack, public_name
+
+    loaded = _source(chosen, chosen.file, artifact)
+    real = in_order_of(artifact, loaded)
+    recipe = recipe_of(artifact).replace(**_given(chosen))
+    engine = _Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
+    parts = grown(artifact, real, recipe, device, engine)
+    start, step = time.monotonic(), None
+    with Progress(f"growing {chosen.file.stem}", 1.0) as bar:
+        for step in condense(parts):
+            bar.advance(step.share - bar.done, f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}")
+    assert step is not None
+    origin = {**artifact.provenance, "sha256": loaded.sha256, "dataset": public_name(loaded.name)}
+    larger = pack(step, recipe, real, {**origin, "engine": str(engine), "grown_from": artifact.ipc})
+    larger.write(chosen.out)
+    from mipset.tables import byte_count
+
+    print(
+        f"{chosen.out}: {larger.ipc} images for each of {len(larger.class_names)} classes, "
+        f"{byte_count(chosen.out.stat().st_size)}, in {duration(time.monotonic() - start)}; "
+        f"those of {chosen.file} are unchanged"
+    )
 
 
 def reorder(chosen: argparse.Namespace) -> None:
@@ -753,7 +798,20 @@ def _load(name: str, size: int | None, split_seed: int) -> Dataset:
 
 
 def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
-    """The dataset that the file was condensed from, for its test images."""
+    """The dataset that the file was condensed from, its classes in the order of the file."""
+    real = _source(chosen, path, artifact)
+    if sorted(real.class_names) == sorted(artifact.class_names):
+        return real if real.class_names == artifact.class_names else real.in_order(artifact.class_names)
+    if real.classes == len(artifact.class_names):
+        ours = next(name for name in artifact.class_names if name not in real.class_names)
+        raise SettingError(
+            f"{path} has the class {ours!r}, which {real.name} has not: test with the dataset it was condensed from."
+        )
+    return real
+
+
+def _source(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
+    """The dataset that the file was condensed from."""
     origin: Mapping[str, Any] = artifact.provenance
     name = chosen.data or origin.get("dataset")
     if not isinstance(name, str):
@@ -769,23 +827,22 @@ def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Da
         raise SettingError(f"{path} was condensed from {name}: add --data with its path to test with it.") from error
     if not chosen.data and real.sha256 != origin.get("sha256"):
         raise SettingError(f"{path} was condensed from another {name} than the one here: add --data to test with it.")
-    if real.classes == len(artifact.class_names) and real.class_names != artifact.class_names:
-        theirs, ours = next(
-            pair for pair in zip(real.class_names, artifact.class_names, strict=True) if pair[0] != pair[1]
-        )
-        raise SettingError(
-            f"{path} has the class {ours!r} where {name} has {theirs!r}: test with the dataset it was condensed from."
-        )
     return real
 
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
     """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
-    from mipset.recipes import Recipe, recipe
+    from mipset.recipes import recipe
 
-    name = chosen.recipe or _recipe_for(chosen.dataset)
-    given = {f.name: getattr(chosen, f.name) for f in fields(Recipe) if getattr(chosen, f.name) is not None}
-    return recipe(name, **given)
+    return recipe(chosen.recipe or _recipe_for(chosen.dataset), **_given(chosen))
+
+
+def _given(chosen: argparse.Namespace, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings of a recipe that have a flag on the command line."""
+    from mipset.recipes import Recipe
+
+    names = [f.name for f in fields(Recipe) if f.name not in without]
+    return {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
 
 
 def _recipe_for(dataset: str) -> str:

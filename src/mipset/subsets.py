@@ -211,6 +211,40 @@ class MostLearnableSubset(Policy):
 
 
 @dataclass(frozen=True)
+class Held(Policy):
+    """Another policy, beside which the first images of each class stay as they are: those that were published."""
+
+    policy: Policy
+    held: tuple[int, ...]  # images of each class
+    N: int
+
+    def weights(self, c: int) -> Sequence[float]:
+        w = list(self.policy.weights(c))
+        return [0.0 if n <= self.held[c] < self.N else weight for n, weight in enumerate(w, start=1)]
+
+    def frozen(self, c: int) -> int:
+        return max(self.held[c], self.policy.frozen(c))
+
+    def steps(self, c: int) -> Sequence[float] | None:
+        return self.policy.steps(c)
+
+    def measures(self, t: int) -> bool:
+        return self.policy.measures(t)
+
+    def select(self, t: int, F: Tensor) -> None:
+        self.policy.select(t, F)
+
+    def note(self) -> str:
+        return self.policy.note()
+
+    def state(self) -> State:
+        return self.policy.state()
+
+    def restore(self, state: State) -> None:
+        self.policy.restore(state)
+
+
+@dataclass(frozen=True)
 class PerClass(Policy):
     """A policy of its own for every class, each of which sees only its class's distances."""
 

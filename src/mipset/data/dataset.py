@@ -84,6 +84,14 @@ class Dataset:
                 digest.update(array.reshape(-1).data)
         return digest.hexdigest()
 
+    def in_order(self, class_names: tuple[str, ...]) -> Dataset:
+        """The same images, their classes in another order."""
+        if sorted(class_names) != sorted(self.class_names):
+            raise DataError(f"{self.name} has the classes {', '.join(self.class_names)}, not {', '.join(class_names)}.")
+        new = np.array([class_names.index(name) for name in self.class_names])
+        train, test = (Split.of(split.images, new[split.labels]) for split in (self.train, self.test))
+        return replace(self, train=train, test=test, class_names=class_names)
+
     def held_out(self, fraction: float, seed: int) -> Dataset:
         """The same dataset with a held-out `fraction` of every class's training images as its test split.
 

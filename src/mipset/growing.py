@@ -1,0 +1,63 @@
+"""Growing a published set: more images per class, or more classes, beside those that stay as they are.
+
+A grown set is one more condensation, in which what was published is frozen from the start. Its ranks keep their bytes,
+so that a device which holds the first N of them needs only the new ones; classes keep their labels, and new ones come
+behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import torch
+
+from mipset.artifact import Artifact
+from mipset.condense import Parts
+from mipset.data import Dataset
+from mipset.engines import Engine
+from mipset.errors import DataError, SettingError
+from mipset.recipes import Recipe, assemble, first_pixels
+from mipset.subsets import Held
+
+
+def recipe_of(artifact: Artifact) -> Recipe:
+    """The settings that a file was condensed with."""
+    known = {f.name for f in fields(Recipe)}
+    if "ipc" not in artifact.recipe:
+        raise SettingError("the file does not say how it was condensed: condense a set of the size you need instead.")
+    return Recipe(**{name: value for name, value in artifact.recipe.items() if name in known})
+
+
+def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
+    """The same data, the classes of the file first and in its order, so that they keep their labels."""
+    lost = [name for name in artifact.class_names if name not in data.class_names]
+    if lost:
+        raise DataError(f"{data.name} has no class {lost[0]!r}, which the file has: grow it with data that have all.")
+    new = [name for name in data.class_names if name not in artifact.class_names]
+    return data.in_order((*artifact.class_names, *new))
+
+
+def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, engine: Engine | None = None) -> Parts:
+    """The parts of a condensation to `r.ipc` images of all classes of `data`, in which those of the file are frozen.
+
+    `data` has the classes of the file first: see `in_order_of`.
+    """
+    N, C = artifact.images.shape[:2]
+    if artifact.images.shape[2:] != data.shape:
+        raise DataError(f"the file holds images {list(artifact.images.shape[2:])}, {data.name} {list(data.shape)}.")
+    if artifact.factor != r.factor:
+        raise SettingError(f"the file has --factor {artifact.factor}, not {r.factor}: it cannot change any more.")
+    if (artifact.mean, artifact.std) != (data.mean, data.std):
+        raise SettingError("the file and the data are normalised differently: grow it with the data it was made from.")
+    if r.ipc < N:
+        raise SettingError(f"--ipc {r.ipc} is less than the {N} images per class of the file: `mipset slice` cuts it.")
+    if r.ipc == N and data.classes == C:
+        raise SettingError(
+            f"the file has {N} images of each of {C} classes already: give a larger --ipc, or more classes."
+        )
+    start = first_pixels(r, data)
+    start[:N, :C] = torch.from_numpy(artifact.images.copy()).float() / 255
+    held = tuple(N if c < C else 0 for c in range(data.classes))
+    parts = assemble(r, data, device, start, engine)
+    moving = [c for c in parts.classes if held[c] < r.ipc]
+    return replace(parts, policy=Held(parts.policy, held, r.ipc), classes=moving)

@@ -1,0 +1,132 @@
+"""Growing: what was published keeps its bytes, what is new is condensed beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mipset.artifact import Artifact
+from mipset.condense import condense
+from mipset.data import Dataset, Split
+from mipset.errors import DataError, SettingError
+from mipset.growing import grown, in_order_of, recipe_of
+from mipset.recipes import POLICIES, Recipe, first_pixels, pack, run
+from mipset.subsets import EveryPrefix, Held, MostLearnableSubset
+from mipset.synthetic import to_uint8
+
+CPU = torch.device("cpu")
+
+
+def condensed(recipe: Recipe, data: Dataset) -> Artifact:
+    *_, step = run(recipe, data)
+    return pack(step, recipe, data)
+
+
+def larger(artifact: Artifact, data: Dataset, recipe: Recipe) -> Artifact:
+    parts = grown(artifact, data, recipe, CPU)
+    *_, step = condense(parts)
+    return pack(step, recipe, data)
+
+
+def without_class(data: Dataset, name: str) -> Dataset:
+    """The dataset before the class was added, its labels closed up."""
+    gone = data.class_names.index(name)
+    kept = tuple(other for other in data.class_names if other != name)
+
+    def part(split: Split) -> Split:
+        rest = split.at(split.labels != gone)
+        return Split.of(rest.images, rest.labels - (rest.labels > gone))
+
+    return replace(data, train=part(data.train), test=part(data.test), class_names=kept)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_more_images_leave_the_first_ranks_as_they_are(toy: Dataset, recipe: Recipe, policy: str) -> None:
+    first = condensed(recipe.replace(ipc=2, policy=policy, outer=1), toy)
+    more = recipe.replace(ipc=4, policy=policy)
+    found = larger(first, toy, more)
+    assert found.ipc == 4
+    assert np.array_equal(found.images[:2], first.images)
+    assert not np.array_equal(found.images[2:], to_uint8(first_pixels(more, toy))[2:].numpy()), "the others have moved"
+    for rank in range(2):
+        assert found.rank_sha256[rank] == first.rank_sha256[rank]
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_a_class_is_added_behind_the_others(toy: Dataset, recipe: Recipe, name: str) -> None:
+    before = without_class(toy, name)
+    first = condensed(recipe, before)
+    data = in_order_of(first, toy)
+    assert data.class_names == (*before.class_names, name)
+    found = larger(first, data, recipe)
+    assert found.class_names == data.class_names
+    assert np.array_equal(found.images[:, :2], first.images)
+    assert not np.array_equal(found.images[:, 2], to_uint8(first_pixels(recipe, data))[:, 2].numpy())
+
+
+def test_both_at_once(toy: Dataset, recipe: Recipe) -> None:
+    first = condensed(recipe.replace(ipc=1), without_class(toy, "c"))
+    found = larger(first, toy, recipe)
+    assert found.images.shape[:2] == (3, 3)
+    assert np.array_equal(found.images[:1, :2], first.images)
+
+
+def test_the_order_of_classes_changes_labels_and_nothing_else(toy: Dataset) -> None:
+    other = toy.in_order(("c", "a", "b"))
+    assert np.array_equal(other.train.images, toy.train.images)
+    for split, was in ((other.train, toy.train), (other.test, toy.test)):
+        assert [other.class_names[i] for i in split.labels] == [toy.class_names[i] for i in was.labels]
+    assert other.in_order(toy.class_names).sha256 == toy.sha256
+    with pytest.raises(DataError, match="has the classes a, b, c, not a, b, d"):
+        toy.in_order(("a", "b", "d"))
+
+
+class TestHeld:
+    @given(st.integers(2, 8), st.data())
+    def test_sizes_that_cannot_change_do_not_count(self, N: int, data: st.DataObject) -> None:
+        held = data.draw(st.integers(0, N - 1))
+        policy = Held(EveryPrefix((1.0,) * N), (held,), N)
+        assert policy.weights(0) == [0.0] * held + [1.0] * (N - held)
+        assert policy.frozen(0) == held
+
+    def test_what_the_policy_freezes_stays_frozen_too(self) -> None:
+        chooser = MostLearnableSubset(5, period=1)
+        policy = Held(chooser, (1,), 5)
+        for t, F in enumerate(([0, 0, 0, 0, 0], [0, 0, 9, 0, 0], [0, 0, 9, 9, 0]), start=1):
+            assert policy.measures(t)
+            policy.select(t, torch.tensor([F], dtype=torch.float))
+        assert chooser.chosen == [1, 3, 4]
+        assert policy.frozen(0) == 3
+        other = Held(MostLearnableSubset(5, period=1), (1,), 5)
+        other.restore(policy.state())
+        assert other.frozen(0) == 3
+        assert other.note() == policy.note()
+
+
+class TestWhatCannotBe:
+    def test_shrinking_standing_still_or_changing_what_is_there(self, toy: Dataset, recipe: Recipe) -> None:
+        first = condensed(recipe, toy)
+        for changed, sentence in (
+            (recipe.replace(ipc=2), "--ipc 2 is less than the 3 images per class"),
+            (recipe, "has 3 images of each of 3 classes already"),
+            (recipe.replace(ipc=5, factor=1), "the file has --factor 2, not 1"),
+        ):
+            with pytest.raises(SettingError, match=sentence):
+                grown(first, toy, changed, CPU)
+        with pytest.raises(SettingError, match="normalised differently"):
+            grown(replace(first, mean=(0.1, 0.1, 0.1)), toy, recipe.replace(ipc=5), CPU)
+
+    def test_data_that_have_lost_a_class(self, toy: Dataset, recipe: Recipe) -> None:
+        with pytest.raises(DataError, match="has no class 'b', which the file has"):
+            in_order_of(condensed(recipe, toy), without_class(toy, "b"))
+
+    def test_a_file_that_was_not_condensed(self, toy: Dataset, recipe: Recipe) -> None:
+        first = condensed(recipe, toy)
+        assert recipe_of(first) == recipe
+        with pytest.raises(SettingError, match="does not say how it was condensed"):
+            recipe_of(replace(first, recipe={}))
