@@ -28,6 +28,11 @@ class TestNames:
         assert (chosen.policy, chosen.pixel_lr, chosen.freeze) == ("mdc", 0.03, "never")
         assert found[2].recipe("demo", {}).size_weights == (1.0, 1.0, 2.0)
 
+    def test_shares_of_a_fleet_are_one_setting(self) -> None:
+        fleet, c = methods("every-prefix:prefix-weights=1:60,5:40:outer=3,c")
+        chosen = fleet.recipe("demo", {})
+        assert (chosen.fleet, chosen.outer, c.name) == ({1: 0.6, 5: 0.4}, 3, "c")
+
     @pytest.mark.parametrize("group", GROUPS)
     def test_a_group_is_its_methods(self, group: str) -> None:
         assert [method.name for method in methods(group)] == list(GROUPS[group])

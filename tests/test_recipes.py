@@ -71,6 +71,13 @@ def test_prefix_weights() -> None:
     assert list(every.size_weights) == [1, 1, 1, 1]
     assert every.replace(prefix_weights="size").size_weights == pytest.approx((0.25, 0.5, 0.75, 1))
     assert every.replace(prefix_weights="4,3,2,1").size_weights == pytest.approx((4, 3, 2, 1))
+    assert every.replace(prefix_weights="4:25,1:75").size_weights == pytest.approx((3, 0, 0, 1))
+    assert every.fleet == every.replace(prefix_weights="size").fleet == {}
+    assert every.replace(prefix_weights="4:25,1:75").fleet == pytest.approx({1: 0.75, 4: 0.25})
+    assert every.replace(prefix_weights="1,0,0,3").fleet == pytest.approx({1: 0.25, 4: 0.75})
+    for text in ("5:1", "0:1", "1:1,1:2", "1:x", "1:2:3", ":", "1.5:1", ""):
+        with pytest.raises(SettingError, match="--prefix-weights cannot be"):
+            every.replace(prefix_weights=text)
     assert every.replace(subset_weight=0.5).size_weights == pytest.approx((0.5, 0.5, 0.5, 1))
 
 

@@ -40,6 +40,15 @@ def test_accuracies_stand_under_their_sizes() -> None:
     ]
 
 
+def test_a_fleet_has_a_mean_of_its_own() -> None:
+    curve = [point(1, 20.0), point(2, 40.0)]
+    table = accuracy_table(
+        {"a": curve, "b": curve, "c": curve}, {"a": {1: 0.75, 2: 0.25}, "b": {}, "c": {1: 0.5, 3: 0.5}}
+    )
+    assert [line.split()[-1] for line in table.splitlines()] == ["fleet", "25.00", "-", "-"]
+    assert accuracy_table({"a": curve}, {"a": {}}) == accuracy_table({"a": curve})
+
+
 def test_files_of_different_sizes_make_one_table_without_means_that_do_not_compare() -> None:
     table = accuracy_table({"small": [point(1, 30.0, 1)], "large": [point(1, 20.0, 1), point(3, 40.0, 1)]})
     assert table.splitlines() == [

@@ -453,7 +453,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
         f"accuracy in % on test images, mean ± deviation over {_count(chosen.networks, 'network')} "
         f"({' and '.join(ways)}; seed {chosen.seed}; {duration(time.monotonic() - start)})"
     )
-    print(accuracy_table(curves))
+    print(accuracy_table(curves, {names[path]: _fleet(artifact) for path, artifact in files.items()}))
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
@@ -471,6 +471,17 @@ def _protocol(chosen: argparse.Namespace) -> Protocol:
     from mipset.evaluate import protocol
 
     return protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
+
+
+def _fleet(artifact: Artifact) -> dict[int, float]:
+    """The share of devices for each size that a file was condensed for, if it was."""
+    from mipset.recipes import Recipe
+
+    weights = artifact.recipe.get("prefix_weights", "one")
+    try:
+        return Recipe(ipc=artifact.recipe.get("ipc", 0), policy="every-prefix", prefix_weights=weights).fleet
+    except SettingError:  # a recipe from elsewhere
+        return {}
 
 
 def _evaluation_flops(evaluation: Evaluation) -> float:

@@ -222,7 +222,13 @@ def methods(text: str) -> list[Method]:
 
 
 def _parsed(text: str) -> Method:
-    kind, *settings = text.split(":")
+    kind, *parts = text.split(":")
+    settings: list[str] = []
+    for part in parts:
+        if settings and "=" not in part:
+            settings[-1] += f":{part}"  # a setting with colons of its own, such as shares
+        else:
+            settings.append(part)
     if kind not in METHODS:
         raise SettingError(
             f"there is no method {kind!r}: choose from {choices(METHODS)}, or a group of them: {choices(GROUPS)}."

@@ -69,7 +69,9 @@ class Recipe:
     metric: str = _setting("feature", "what sizes are compared by (mdc): distances, or accuracy", among=METRICS)
     metric_epochs: int = _setting(20, "epochs on each size for the metric `accuracy` (mdc)", least=1)
     subset_weight: float = _setting(1.0, "how much the subset losses count beside the base loss", least=0)
-    prefix_weights: str = _setting("one", "every-prefix: `one`, `size`, or N numbers such as 1,1,2")
+    prefix_weights: str = _setting(
+        "one", "every-prefix: `one`, `size`, N numbers such as 1,1,2, or the share of devices of some sizes: 1:60,5:40"
+    )
     steps: str = _setting("balanced", "every-prefix: of all ranks alike, or as their gradients", among=STEPS)
     round_distances: int = _setting(
         -1, "decimals of the metric before sizes are compared; -1 keeps all (mdc)", least=-1
@@ -130,7 +132,7 @@ class Recipe:
         if len(self.size_weights) != self.ipc:
             raise SettingError(
                 f"--prefix-weights cannot be {self.prefix_weights!r}: choose one, size, or {self.ipc} numbers "
-                f"separated by commas, one for each size."
+                f"separated by commas, one for each size, or shares of some sizes such as 1:60,{self.ipc}:40."
             )
 
     def replace(self, **changes: Any) -> Self:
@@ -149,11 +151,18 @@ class Recipe:
         elif self.prefix_weights == "size":
             weights = [n / self.ipc for n in range(1, self.ipc + 1)]
         else:
-            try:
-                weights = [float(part) for part in self.prefix_weights.split(",")]
-            except ValueError:
-                return ()
+            weights = _numbers(self.prefix_weights, self.ipc)
+        if not weights:
+            return ()
         return (*(self.subset_weight * w for w in weights[:-1]), weights[-1])
+
+    @property
+    def fleet(self) -> dict[int, float]:
+        """The share of devices that use each size, if the weights were given as numbers; they add up to 1."""
+        if self.prefix_weights in ("one", "size"):
+            return {}
+        weights = _numbers(self.prefix_weights, self.ipc)
+        return {n: weight / sum(weights) for n, weight in enumerate(weights, start=1) if weight}
 
     @property
     def train_steps(self) -> int:
@@ -163,6 +172,24 @@ class Recipe:
     def scaled_pixel_lr(self, size: tuple[int, int]) -> float:
         """λ for these images: gradients of a mean over N images shrink with N, and with the number of pixels."""
         return self.pixel_lr * (self.ipc / 10) * (size[0] * size[1] / 32**2)
+
+
+def _numbers(text: str, ipc: int) -> list[float]:
+    """`1,1,2` or `1:60,3:40` as a weight for each size; nothing where it is neither.
+
+    Shares weigh as much together as if every size counted once.
+    """
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        pairs = [part.split(":") for part in text.split(",")]
+        shares = {int(size): float(share) for size, share in pairs}
+    except ValueError:
+        return []
+    if len(shares) < len(pairs) or not all(1 <= size <= ipc for size in shares):
+        return []
+    total = sum(shares.values()) or 1.0
+    return [ipc * shares.get(n, 0.0) / total for n in range(1, ipc + 1)]
 
 
 def flag_of(name: str) -> str:

@@ -20,17 +20,31 @@ def in_columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def accuracy_table(curves: Mapping[str, Sequence[Accuracy]]) -> str:
-    """One row per curve, one column per size, and the mean over sizes; a cell is a mean and a spread over networks."""
+def accuracy_table(
+    curves: Mapping[str, Sequence[Accuracy]], fleets: Mapping[str, Mapping[int, float]] | None = None
+) -> str:
+    """One row per curve, one column per size, and the mean over sizes; a cell is a mean and a spread over networks.
+
+    Where a set was made for a fleet, of which shares use certain sizes, there is the mean over its devices as well.
+    """
     sizes = sorted({point.size for points in curves.values() for point in points})
-    head = ["images per class", *map(str, sizes), "mean"]
-    rows = [head]
+    fleets = {name: shares for name, shares in (fleets or {}).items() if shares}
+    rows = [["images per class", *map(str, sizes), "mean", *(["fleet"] if fleets else [])]]
     for name, points in curves.items():
         cells = {p.size: f"{p.mean:.1f} ±{p.std:.1f}" if p.networks > 1 else f"{p.mean:.1f}" for p in points}
         whole = len(cells) == len(sizes)  # means over different sizes do not compare
         mean = f"{statistics.fmean(p.mean for p in points):.2f}" if whole else "-"
         rows.append([name, *(cells.get(size, "-") for size in sizes), mean])
+        if fleets:
+            shares, means = fleets.get(name, {}), {p.size: p.mean for p in points}
+            known = shares and shares.keys() <= means.keys()
+            rows[-1].append(f"{fleet_mean(means, shares):.2f}" if known else "-")
     return in_columns(rows)
+
+
+def fleet_mean(means: Mapping[int, float], shares: Mapping[int, float]) -> float:
+    """The mean accuracy of devices, of which so many use each size."""
+    return sum(share * means[size] for size, share in shares.items()) / sum(shares.values())
 
 
 def byte_count(count: int) -> str:
