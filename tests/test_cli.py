@@ -370,6 +370,18 @@ class TestHelp:
                 *protocol,
                 *machine,
             },
+            ("grow",): {
+                "FILE",
+                "--help",
+                "--out",
+                "--data",
+                "--force",
+                "--policy",
+                "--prefix-weights",
+                *settings,
+                *machine,
+            },
+            ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed"},
             ("show",): {"FILE", "--help", "--png"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("data",): {"--help"},
@@ -694,7 +706,7 @@ class TestBadFiles:
         assert "the file holds 10 classes of images [1, 28, 28], but " in said
         alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
         said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
-        assert "has the class 'T-shirt/top' where " in said
+        assert "has the class 'T-shirt/top', which " in said
 
     def test_sizes_of_all_files_are_checked_before_work_begins(
         self, refusal: Here, tmp_path: Path, condensed: Path
@@ -811,6 +823,7 @@ class TestCompare:
             (["--methods", "c:pixel-lr=fast"], "pixel-lr must be float, not 'fast'"),
             (["--sizes", "1-3"], "--sizes cannot be '1-3': there are sizes 1 to 2"),
             (["--at", "3"], "--at cannot be 3: the runs have outer iterations 1 to 2"),
+            (["--at", "0"], "--at cannot be '0': outer iterations go from 1"),
             (["--at", "soon"], "--at cannot be 'soon': write numbers such as"),
             (["--seeds", "0"], "--seeds cannot be 0: it must be at least 1"),
             (["--networks", "0"], "--networks cannot be 0"),
@@ -880,6 +893,51 @@ cli.main(sys.argv[1:])
         assert process.returncode == 2
         said = sentence(process.stderr)
         assert said == "mipset: interrupted; 1 of 2 cells finished: the same command goes on from there.\n"
+
+
+class TestGrow:
+    def test_more_images_and_what_they_cost_a_device(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path
+    ) -> None:
+        first, more = tmp_path / "first", tmp_path / "more"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        printed = here("grow", first, "--ipc", 4, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
+        assert f"{more}: 4 images for each of 3 classes" in printed
+        assert f"those of {first} are unchanged" in printed
+        small, large = read(first), read(more)
+        assert np.array_equal(large.images[:2], small.images)
+        assert large.rank_sha256[:2] == small.rank_sha256
+        assert (large.recipe["ipc"], large.provenance["grown_from"]) == (4, 2)
+        assert "3" in here("evaluate", more, "--sizes", "3", "--data", f"npz:{pets}", *BRIEF)
+        assert "is less than the 4 images" in refusal(
+            "grow", more, "--ipc", 1, "--out", tmp_path / "x", "--data", f"npz:{pets}"
+        )
+
+    def test_a_class_more(self, here: Here, tmp_path: Path) -> None:
+        few = save_npz(tmp_path / "few.npz", classes=2)
+        many = save_npz(tmp_path / "many.npz", classes=3)
+        first, more = tmp_path / "first", tmp_path / "more"
+        here("condense", f"npz:{few}", "--out", first, *TINY)
+        assert "for each of 3 classes" in here("grow", first, "--out", more, "--data", f"npz:{many}", "--threads", 1)
+        assert np.array_equal(read(more).images[:, :2], read(first).images)
+        assert read(more).class_names[:2] == read(first).class_names
+        assert "mean" in here("evaluate", more, "--sizes", "1", "--data", f"npz:{many}", *BRIEF)
+
+
+class TestAudit:
+    def test_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        file, picture = tmp_path / "set", tmp_path / "pairs.png"
+        here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
+        lines = here("audit", file, f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
+        assert lines[0] == "the 3 of 24 images that are nearest to a real one; distances in grey levels"
+        assert lines[1].split()[:4] == ["image", "rank", "tile", "distance"]
+        assert len(lines) == 7
+        assert lines[5].startswith("24 of 24 are nearer to a training image than half of the training images are")
+        assert lines[6] == f"{picture}: each of them beside the real image"
+        with Image.open(picture) as shown:
+            assert shown.format == "PNG"
+        assert "--top cannot be 0" in refusal("audit", file, f"npz:{pets}", "--top", 0)
+        assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
 
 
 class TestForce:

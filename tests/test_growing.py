@@ -118,8 +118,12 @@ class TestWhatCannotBe:
         ):
             with pytest.raises(SettingError, match=sentence):
                 grown(first, toy, changed, CPU)
-        with pytest.raises(SettingError, match="normalised differently"):
-            grown(replace(first, mean=(0.1, 0.1, 0.1)), toy, recipe.replace(ipc=5), CPU)
+        with pytest.raises(DataError, match="the file holds images"):
+            grown(replace(first, images=first.images[..., :8]), toy, recipe.replace(ipc=5), CPU)
+
+    def test_the_normalisation_of_the_file_stays(self, toy: Dataset, recipe: Recipe) -> None:
+        first = replace(condensed(recipe, toy), mean=(0.1, 0.1, 0.1))
+        assert in_order_of(first, toy).mean == (0.1, 0.1, 0.1)
 
     def test_data_that_have_lost_a_class(self, toy: Dataset, recipe: Recipe) -> None:
         with pytest.raises(DataError, match="has no class 'b', which the file has"):

@@ -86,6 +86,7 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
+    "audit": {"artifact", "data", "errors", "randomness", "synthetic", *ARRAYS, *TORCH},
     "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", "subsets", *TORCH},
     # experiments
     "results": {"charts", "errors", "progress", "tables"},
@@ -127,7 +128,7 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("condense", "growing", "native", "results"),
+        *("audit", "condense", "growing", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },

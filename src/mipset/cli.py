@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
 COMPILE = ("auto", "on", "off")
+MOST_OUTER = 1_000_000
 LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
 
@@ -203,6 +204,14 @@ def parser() -> Parser:
     verb.add_argument("file", metavar="FILE", type=Path)
     verb.add_argument("--png", metavar="FILE", type=Path, help="write a contact sheet of all images")
     verb.set_defaults(run=show)
+
+    verb = verbs.add_parser("audit", help="how near a file comes to real images", description=audit.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path)
+    verb.add_argument("data", metavar="DATASET", nargs="?", help="the training images (default: named in the file)")
+    verb.add_argument("--top", metavar="K", type=int, default=10, help="how many to list and to show (default: 10)")
+    verb.add_argument("--png", metavar="FILE", type=Path, help="write them beside the real images")
+    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample of real images (default: 0)")
+    verb.set_defaults(run=audit)
 
     verb = verbs.add_parser("slice", help="write the first n images of each class", description=slice_.__doc__)
     verb.add_argument("file", metavar="FILE", type=Path)
@@ -586,7 +595,9 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         networks=chosen.networks,
         architectures=chosen.evaluate_with.split(",") if chosen.evaluate_with else (),
         given=given,
-        at=_numbers("--at", chosen.at) if chosen.at else (),
+        at=_numbers("--at", chosen.at, MOST_OUTER, f"outer iterations go from 1 to {MOST_OUTER:,}")
+        if chosen.at
+        else (),
         evaluation_seed=chosen.evaluation_seed,
         device=device,
         workers=chosen.workers if chosen.workers is not None else (_cores() if device.type == "cpu" else 1),
@@ -731,6 +742,52 @@ def show(chosen: argparse.Namespace) -> None:
 
     write_contact_sheet(artifact, chosen.png)
     print(f"{chosen.png}: one row per class, one column per rank")
+
+
+def audit(chosen: argparse.Namespace) -> None:
+    """Find the real training image that is nearest to each image of FILE: to be known before it is published.
+
+    Real images are compared with each other too, so that it can be told what is near.
+    """
+    from mipset.artifact import read
+
+    _at_least(1, "top", chosen.top)
+    _at_least(0, "seed", chosen.seed)
+    artifact = read(chosen.file)
+    if chosen.png is not None and chosen.png.exists() and chosen.png.samefile(chosen.file):
+        raise SettingError(f"--png {chosen.png} would overwrite the file itself: choose another name.")
+    real = _source(chosen, chosen.file, artifact)
+    from mipset.audit import audit, pairs
+    from mipset.tables import in_columns
+
+    with Progress(f"comparing with {real.name}", 1.0) as bar:
+        found = audit(artifact, real, chosen.seed, lambda share: bar.advance(share - bar.done))
+    listed = found.found[: chosen.top]
+    lines = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
+    for one in listed:
+        names = artifact.class_names[one.label], real.class_names[one.real_label]
+        lines.append(
+            [
+                names[0],
+                str(one.rank),
+                str(one.tile),
+                f"{one.distance:.1f}",
+                f"{one.row} ({names[1]})",
+                f"{one.share:.0%}",
+            ]
+        )
+    print(f"the {len(listed)} of {len(found.found)} images that are nearest to a real one; distances in grey levels")
+    print(in_columns(lines))
+    print(
+        f"{len(found.suspicious)} of {len(found.found)} are nearer to a training image than half of the training "
+        f"images are to each other ({found.usual:.1f})"
+    )
+    if chosen.png is not None:
+        from mipset.pictures import side_by_side, write_picture
+
+        captions = [f"{line[0]} {line[1]}.{line[2]}: {line[3]}" for line in lines[1:]]
+        write_picture(side_by_side(pairs(artifact, real, listed), captions), chosen.png)
+        print(f"{chosen.png}: each of them beside the real image")
 
 
 def slice_(chosen: argparse.Namespace) -> None:
@@ -942,13 +999,10 @@ def _refuse_to_overwrite(path: Path, force: bool) -> None:
 def _sizes(text: str | None, ipc: int) -> list[int]:
     if text is None:
         return list(range(1, ipc + 1))
-    sizes = _numbers("--sizes", text)
-    if sizes[-1] > ipc:
-        raise SettingError(f"--sizes cannot be {text!r}: there are sizes 1 to {ipc}.")
-    return sizes
+    return _numbers("--sizes", text, ipc, f"there are sizes 1 to {ipc}")
 
 
-def _numbers(flag: str, text: str) -> list[int]:
+def _numbers(flag: str, text: str, most: int, choice: str) -> list[int]:
     """`1-3,10` as [1, 2, 3, 10]."""
     found: set[int] = set()
     for part in text.split(","):
@@ -957,14 +1011,11 @@ def _numbers(flag: str, text: str) -> list[int]:
             low = int(first)
             high = int(last) if dash else low
         except ValueError:
-            low = high = 0
-        if not 1 <= low <= high <= MOST_NUMBERS:
-            raise SettingError(f"{flag} cannot be {text!r}: write numbers such as 1-10 or 1,2,5.")
+            raise SettingError(f"{flag} cannot be {text!r}: write numbers such as 1-10 or 1,2,5.") from None
+        if not 1 <= low <= high <= most:
+            raise SettingError(f"{flag} cannot be {text!r}: {choice}.")
         found.update(range(low, high + 1))
     return sorted(found)
-
-
-MOST_NUMBERS = 1_000_000
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:

@@ -29,12 +29,12 @@ def recipe_of(artifact: Artifact) -> Recipe:
 
 
 def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
-    """The same data, the classes of the file first and in its order, so that they keep their labels."""
+    """The same data, the classes of the file first, so that they keep their labels, and normalised as in the file."""
     lost = [name for name in artifact.class_names if name not in data.class_names]
     if lost:
         raise DataError(f"{data.name} has no class {lost[0]!r}, which the file has: grow it with data that have all.")
     new = [name for name in data.class_names if name not in artifact.class_names]
-    return data.in_order((*artifact.class_names, *new))
+    return replace(data.in_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
 
 
 def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, engine: Engine | None = None) -> Parts:
@@ -47,8 +47,6 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
         raise DataError(f"the file holds images {list(artifact.images.shape[2:])}, {data.name} {list(data.shape)}.")
     if artifact.factor != r.factor:
         raise SettingError(f"the file has --factor {artifact.factor}, not {r.factor}: it cannot change any more.")
-    if (artifact.mean, artifact.std) != (data.mean, data.std):
-        raise SettingError("the file and the data are normalised differently: grow it with the data it was made from.")
     if r.ipc < N:
         raise SettingError(f"--ipc {r.ipc} is less than the {N} images per class of the file: `mipset slice` cuts it.")
     if r.ipc == N and data.classes == C:

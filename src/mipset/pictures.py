@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from mipset.artifact import Artifact
 from mipset.errors import ArtifactError
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MARGIN, GAP = 4, 2
+CAPTION = 16  # pixels for a line of text
 CELL = 64  # pixels on a side that small images are enlarged to, at least
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
@@ -41,16 +44,50 @@ def contact_sheet(artifact: Artifact) -> Image:
     for c, name in enumerate(artifact.class_names):
         draw.text((MARGIN, top + c * cell_h + cell_h // 2 - 6), name, INK, font)
         for rank in range(ranks):
-            pixels = np.moveaxis(artifact.images[rank, c], 0, -1)  # [h, w, ch]
-            picture = Image.fromarray(np.ascontiguousarray(np.broadcast_to(pixels, (height, width, 3))))
             place = (names + rank * cell_w, top + c * cell_h)
-            sheet.paste(picture.resize((width * zoom, height * zoom), Image.Resampling.NEAREST), place)
+            sheet.paste(_picture(artifact.images[rank, c], zoom), place)
     return sheet
+
+
+def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns: int = 4) -> Image:
+    """Pairs of images [k, 2, ch, h, w] beside each other, with a caption below each pair."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError as error:
+        raise missing("Pillow", "A picture") from error
+    height, width = pairs.shape[3:]
+    zoom = max(1, -(-CELL // max(height, width)))
+    font = ImageFont.load_default()
+    wide = max(2 * (width * zoom + GAP), *(int(font.getlength(text)) for text in captions)) + 2 * MARGIN
+    high = height * zoom + GAP + CAPTION
+    lines = -(-len(pairs) // columns)
+    sheet = Image.new("RGB", (min(columns, len(pairs)) * wide, lines * high), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for number, (pair, text) in enumerate(zip(pairs, captions, strict=True)):
+        left, top = number % columns * wide + MARGIN, number // columns * high
+        for place, pixels in enumerate(pair):
+            sheet.paste(_picture(pixels, zoom), (left + place * (width * zoom + GAP), top))
+        draw.text((left, top + height * zoom + GAP), text, INK, font)
+    return sheet
+
+
+def _picture(pixels: npt.NDArray[np.uint8], zoom: int) -> Image:
+    """An image [ch, h, w] in colour, enlarged."""
+    from PIL import Image
+
+    height, width = pixels.shape[1:]
+    colours = np.broadcast_to(np.moveaxis(pixels, 0, -1), (height, width, 3))
+    picture = Image.fromarray(np.ascontiguousarray(colours))
+    return picture.resize((width * zoom, height * zoom), Image.Resampling.NEAREST)
 
 
 def write_contact_sheet(artifact: Artifact, path: Path) -> None:
     """Write the contact sheet as a PNG file."""
-    sheet = contact_sheet(artifact)
+    write_picture(contact_sheet(artifact), path)
+
+
+def write_picture(sheet: Image, path: Path) -> None:
+    """Write a picture as a PNG file."""
     try:
         write_whole(path, lambda stream: sheet.save(stream, format="PNG"))
     except OSError as error:

@@ -23,6 +23,7 @@ class Purpose(Enum):
     TRAIN_BATCH = "train batch"
     TRAIN_AUGMENTATION = "train augmentation"
     METRIC_IMAGES = "metric images"
+    AUDIT = "audit"
     EVALUATION_NETWORK = "evaluation network"
     EVALUATION_BATCH = "evaluation batch"
     EVALUATION_AUGMENTATION = "evaluation augmentation"
