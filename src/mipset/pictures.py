@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MARGIN, GAP = 4, 2
 CELL = 64  # pixels on a side that small images are enlarged to, at least
+LONGEST = 60  # characters of a class name that are shown
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
 
@@ -32,13 +33,14 @@ def contact_sheet(artifact: Artifact) -> Image:
     zoom = max(1, -(-CELL // max(height, width)))
     cell_h, cell_w = height * zoom + GAP, width * zoom + GAP
     font = ImageFont.load_default()
-    names = max(int(font.getlength(name)) for name in artifact.class_names) + 2 * MARGIN
+    shown = [_shown(name) for name in artifact.class_names]
+    names = max(int(font.getlength(name)) for name in shown) + 2 * MARGIN
     top = 16
     sheet = Image.new("RGB", (names + ranks * cell_w, top + classes * cell_h), PAPER)
     draw = ImageDraw.Draw(sheet)
     for rank in range(ranks):
         draw.text((names + rank * cell_w + cell_w // 2 - 4, 2), str(rank + 1), INK, font)
-    for c, name in enumerate(artifact.class_names):
+    for c, name in enumerate(shown):
         draw.text((MARGIN, top + c * cell_h + cell_h // 2 - 6), name, INK, font)
         for rank in range(ranks):
             pixels = np.moveaxis(artifact.images[rank, c], 0, -1)  # [h, w, ch]
@@ -46,6 +48,11 @@ def contact_sheet(artifact: Artifact) -> Image:
             place = (names + rank * cell_w, top + c * cell_h)
             sheet.paste(picture.resize((width * zoom, height * zoom), Image.Resampling.NEAREST), place)
     return sheet
+
+
+def _shown(name: str) -> str:
+    """A name on one line of bearable length: it comes out of a file, so it may be anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name[:LONGEST])
 
 
 def write_contact_sheet(artifact: Artifact, path: Path) -> None:
