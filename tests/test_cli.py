@@ -36,6 +36,7 @@ TINY = [
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
 ]
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
+TO_NPZ = ["--to", "npz", "--out", "y"]
 BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 
@@ -316,7 +317,7 @@ class TestHelp:
             "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
             "from mipset.cli import main; main(sys.argv[1:])"
         )
-        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["data", "fetch"]):
+        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["export"], ["data", "fetch"]):
             process = subprocess.run(
                 [sys.executable, "-c", code, *verb, "--help"],
                 env={**os.environ, "PYTHONPATH": SOURCE},
@@ -371,6 +372,7 @@ class TestHelp:
             },
             ("show",): {"FILE", "--help", "--png"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
+            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},
@@ -641,7 +643,7 @@ class TestBadCondensing:
 class TestBadFiles:
     @pytest.mark.parametrize(
         "verb",
-        [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"]],
+        [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"], ["export", *TO_NPZ]],
         ids=lambda verb: verb[0],
     )
     def test_that_cannot_be_read(

@@ -22,12 +22,14 @@ AT_ONCE: dict[str, set[str]] = {
     "errors": set(),
     "extras": {"errors"},
     "distributed": {"errors"},
-    "files": {"extras"},
+    "files": {"errors", "extras"},
     "progress": set(),
     "memory": set(),
     "artifact": {"errors", "files", "numpy", "safetensors"},
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
+    "decoding": {"artifact", "numpy"},
+    "exports": {"__init__", "artifact", "errors", "extras", "files", "numpy", "pictures"},
     "data": {"errors", "extras", "files", "numpy"},
     # torch: the parts that all others are made of
     "randomness": TORCH,
@@ -103,6 +105,7 @@ AT_ONCE: dict[str, set[str]] = {
 LATER: dict[str, set[str]] = {
     "distributed": TORCH,
     "pictures": {"PIL"},
+    "exports": {"PIL", "pyarrow", *TORCH},
     "data": {"PIL"},
     "files": {"platformdirs"},
     "recipes": {
@@ -125,7 +128,7 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("native", "results"),
+        *("decoding", "exports", "files", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
@@ -142,6 +145,8 @@ WITHOUT_TORCH = [
     "artifact",
     "tables",
     "pictures",
+    "decoding",
+    "exports",
     "data",
     "recipes",
     "results",
