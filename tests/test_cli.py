@@ -37,6 +37,7 @@ TINY = [
 ]
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
 TO_NPZ = ["--to", "npz", "--out", "y"]
+IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out", "x"]
 BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 
@@ -317,7 +318,7 @@ class TestHelp:
             "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
             "from mipset.cli import main; main(sys.argv[1:])"
         )
-        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["export"], ["data", "fetch"]):
+        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["export"], ["import"], ["data", "fetch"]):
             process = subprocess.run(
                 [sys.executable, "-c", code, *verb, "--help"],
                 env={**os.environ, "PYTHONPATH": SOURCE},
@@ -373,6 +374,11 @@ class TestHelp:
             ("show",): {"FILE", "--help", "--png"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
+            ("import",): {
+                *("FILE", "--help", "--kind", "--dataset", "--out", "--factor", "--order", "--labels", "--experiment"),
+                "--force",
+                *data,
+            },
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},
@@ -1300,7 +1306,12 @@ class TestFullDisk:
 class TestWithoutTorch:
     @pytest.mark.parametrize(
         "arguments",
-        [["condense", "fashion-mini", "--out", "x"], ["evaluate", str(GOLDEN)], ["reorder", str(GOLDEN), "--out", "x"]],
+        [
+            ["condense", "fashion-mini", "--out", "x"],
+            ["evaluate", str(GOLDEN)],
+            ["reorder", str(GOLDEN), "--out", "x"],
+            IMPORT,
+        ],
         ids=lambda a: a[0],
     )
     def test_verbs_that_need_it_say_what_to_type(self, tmp_path: Path, arguments: list[str]) -> None:

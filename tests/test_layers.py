@@ -87,6 +87,7 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
+    "imports": {"__init__", "artifact", "errors", "recipes", "synthetic", *TORCH},
     # experiments
     "results": {"errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
@@ -128,7 +129,7 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("decoding", "exports", "files", "native", "results"),
+        *("decoding", "exports", "files", "imports", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },

@@ -36,6 +36,8 @@ EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"
 COMPILE = ("auto", "on", "off")
 LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
+IMPORTS = ("mdc", "dc")  # of imports, which needs torch
+ORDERS = ("tiles", "images")
 EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # of exports, which needs numpy; likewise
 
 
@@ -213,6 +215,29 @@ def parser() -> Parser:
     verb.add_argument("--decoded", action="store_true", help="training images in place of the stored ones they are in")
     verb.add_argument("--force", action="store_true", help="replace PATH")
     verb.set_defaults(run=export)
+
+    verb = verbs.add_parser("import", help="make a file of what others published", description=import_.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
+    verb.add_argument(
+        "--kind",
+        choices=IMPORTS,
+        required=True,
+        help="mdc: of MDC, IDC or DREAM, values in [0, 1]; dc: of DC, DSA, DM or MTT, normalised values",
+    )
+    verb.add_argument("--dataset", metavar="DATASET", required=True, help="what was condensed, as for `condense`")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    verb.add_argument("--factor", metavar="F", type=int, help="of mdc: tiles along each side of an image")
+    verb.add_argument(
+        "--order",
+        choices=ORDERS,
+        default="tiles",
+        help="of mdc: tiles, so that a size is what its authors measured, or whole images (default: tiles)",
+    )
+    verb.add_argument("--labels", metavar="FILE", type=Path, help="of MTT: the labels (default: beside FILE)")
+    verb.add_argument("--experiment", metavar="E", type=int, help="of DC, DSA or DM: which one (default: 0)")
+    _add_data_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+    verb.set_defaults(run=import_)
 
     verb = verbs.add_parser("data", help="datasets: what there is, and fetching one", description=data.__doc__)
     verb.set_defaults(run=data)
@@ -722,6 +747,29 @@ def export(chosen: argparse.Namespace) -> None:
     print(
         f"{chosen.out}: {_count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
         f"{byte_count(sum(written))}"
+    )
+
+
+def import_(chosen: argparse.Namespace) -> None:
+    """Make a file of ours from one that the authors of another method published; nothing in it is executed.
+
+    It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
+    """
+    _refuse_to_destroy(chosen.out, chosen.file)
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    from mipset.data import facts
+    from mipset.imports import as_artifact, open_published
+    from mipset.tables import byte_count
+
+    published = open_published(chosen.file, chosen.labels, chosen.experiment)
+    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
+    about = (facts(chosen.dataset) if chosen.size is None else None) or _load(chosen.dataset, **loaded_with)
+    found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)
+    found.artifact.write(chosen.out)
+    print(
+        f"{chosen.out}: {_count(found.artifact.ipc, 'image')} for each of {len(about.class_names)} classes, "
+        f"{byte_count(chosen.out.stat().st_size)}; {100 * found.cut_off:.2g} % of their values were outside of what a "
+        f"byte can hold, and were cut off\nnext: mipset evaluate {chosen.out}"
     )
 
 
