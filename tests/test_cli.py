@@ -36,6 +36,8 @@ TINY = [
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
 ]
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
+TO_NPZ = ["--to", "npz", "--out", "y"]
+IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out", "x"]
 BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 
@@ -316,7 +318,7 @@ class TestHelp:
             "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
             "from mipset.cli import main; main(sys.argv[1:])"
         )
-        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["data", "fetch"]):
+        for verb in ([], ["condense"], ["evaluate"], ["reorder"], ["export"], ["import"], ["data", "fetch"]):
             process = subprocess.run(
                 [sys.executable, "-c", code, *verb, "--help"],
                 env={**os.environ, "PYTHONPATH": SOURCE},
@@ -384,6 +386,12 @@ class TestHelp:
             ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed"},
             ("show",): {"FILE", "--help", "--png"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
+            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
+            ("import",): {
+                *("FILE", "--help", "--kind", "--dataset", "--out", "--factor", "--order", "--labels", "--experiment"),
+                "--force",
+                *data,
+            },
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},
@@ -654,7 +662,7 @@ class TestBadCondensing:
 class TestBadFiles:
     @pytest.mark.parametrize(
         "verb",
-        [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"]],
+        [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"], ["export", *TO_NPZ]],
         ids=lambda verb: verb[0],
     )
     def test_that_cannot_be_read(
@@ -1357,7 +1365,12 @@ class TestFullDisk:
 class TestWithoutTorch:
     @pytest.mark.parametrize(
         "arguments",
-        [["condense", "fashion-mini", "--out", "x"], ["evaluate", str(GOLDEN)], ["reorder", str(GOLDEN), "--out", "x"]],
+        [
+            ["condense", "fashion-mini", "--out", "x"],
+            ["evaluate", str(GOLDEN)],
+            ["reorder", str(GOLDEN), "--out", "x"],
+            IMPORT,
+        ],
         ids=lambda a: a[0],
     )
     def test_verbs_that_need_it_say_what_to_type(self, tmp_path: Path, arguments: list[str]) -> None:

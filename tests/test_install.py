@@ -73,6 +73,16 @@ def test_the_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:
     call(installed / "mipset", "recipes", cwd=tmp_path)
 
 
+def test_the_command_exports_what_a_device_can_use(installed: Path, tmp_path: Path) -> None:
+    for to in ("npz", "c"):
+        call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", "--decoded", cwd=tmp_path)
+    with np.load(tmp_path / "set.npz") as arrays:
+        assert arrays["images"].shape == (24, 1, 4, 5)
+    said = call(installed / "mipset", "export", GOLDEN, "--to", "png", "--out", "x", cwd=tmp_path, code=2).stderr
+    assert 'Exporting pictures needs Pillow, which is not installed: run pip install "mipset[export]".' in said
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -22,13 +22,15 @@ AT_ONCE: dict[str, set[str]] = {
     "errors": set(),
     "extras": {"errors"},
     "distributed": {"errors"},
-    "files": {"extras"},
+    "files": {"errors", "extras"},
     "progress": set(),
     "memory": set(),
     "artifact": {"errors", "files", "numpy", "safetensors"},
     "charts": set(),
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
+    "decoding": {"artifact", "numpy"},
+    "exports": {"__init__", "artifact", "errors", "extras", "files", "numpy", "pictures"},
     "data": {"errors", "extras", "files", "numpy"},
     # torch: the parts that all others are made of
     "randomness": TORCH,
@@ -88,6 +90,7 @@ AT_ONCE: dict[str, set[str]] = {
     },
     "audit": {"artifact", "data", "errors", "randomness", "synthetic", *ARRAYS, *TORCH},
     "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", "subsets", *TORCH},
+    "imports": {"__init__", "artifact", "errors", "recipes", "synthetic", *TORCH},
     # experiments
     "results": {"charts", "errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
@@ -106,6 +109,7 @@ AT_ONCE: dict[str, set[str]] = {
 LATER: dict[str, set[str]] = {
     "distributed": TORCH,
     "pictures": {"PIL"},
+    "exports": {"PIL", "pyarrow", *TORCH},
     "data": {"PIL"},
     "files": {"platformdirs"},
     "recipes": {
@@ -128,7 +132,7 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("audit", "condense", "growing", "native", "results"),
+        *("audit", "condense", "decoding", "exports", "files", "growing", "imports", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
@@ -146,6 +150,8 @@ WITHOUT_TORCH = [
     "artifact",
     "tables",
     "pictures",
+    "decoding",
+    "exports",
     "data",
     "recipes",
     "results",

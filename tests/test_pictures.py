@@ -74,6 +74,12 @@ def test_class_names_of_any_script() -> None:
     contact_sheet(replace(example(1), class_names=("猫", "")))
 
 
+def test_class_names_that_cannot_be_shown() -> None:
+    """They come out of a file: one of many lines or of a megabyte may not spoil the picture."""
+    sheet = contact_sheet(replace(example(1), class_names=("two\nlines\0\ud800", "W" * 1_000_000)))
+    assert sheet.width < 3 * (CELL + GAP) + 1000
+
+
 def test_other_channels_cannot_be_shown() -> None:
     with pytest.raises(ArtifactError, match="images of 2 channels cannot be shown"):
         contact_sheet(example(2))

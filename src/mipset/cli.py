@@ -37,6 +37,9 @@ COMPILE = ("auto", "on", "off")
 MOST_OUTER = 1_000_000
 LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
+IMPORTS = ("mdc", "dc")  # of imports, which needs torch
+ORDERS = ("tiles", "images")
+EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # of exports, which needs numpy; likewise
 
 
 class Parser(argparse.ArgumentParser):
@@ -219,6 +222,40 @@ def parser() -> Parser:
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
     verb.set_defaults(run=slice_)
+
+    verb = verbs.add_parser("export", help="write a file for other programs", description=export.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path)
+    verb.add_argument("--to", choices=EXPORTS, required=True, help="what to write")
+    verb.add_argument(
+        "--out", metavar="PATH", type=Path, required=True, help="the file to write, or with png the folder"
+    )
+    verb.add_argument("--ipc", metavar="N", type=int, help="only the first N images of each class")
+    verb.add_argument("--decoded", action="store_true", help="training images in place of the stored ones they are in")
+    verb.add_argument("--force", action="store_true", help="replace PATH")
+    verb.set_defaults(run=export)
+
+    verb = verbs.add_parser("import", help="make a file of what others published", description=import_.__doc__)
+    verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
+    verb.add_argument(
+        "--kind",
+        choices=IMPORTS,
+        required=True,
+        help="mdc: of MDC, IDC or DREAM, values in [0, 1]; dc: of DC, DSA, DM or MTT, normalised values",
+    )
+    verb.add_argument("--dataset", metavar="DATASET", required=True, help="what was condensed, as for `condense`")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    verb.add_argument("--factor", metavar="F", type=int, help="of mdc: tiles along each side of an image")
+    verb.add_argument(
+        "--order",
+        choices=ORDERS,
+        default="tiles",
+        help="of mdc: tiles, so that a size is what its authors measured, or whole images (default: tiles)",
+    )
+    verb.add_argument("--labels", metavar="FILE", type=Path, help="of MTT: the labels (default: beside FILE)")
+    verb.add_argument("--experiment", metavar="E", type=int, help="of DC, DSA or DM: which one (default: 0)")
+    _add_data_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+    verb.set_defaults(run=import_)
 
     verb = verbs.add_parser("data", help="datasets: what there is, and fetching one", description=data.__doc__)
     verb.set_defaults(run=data)
@@ -733,11 +770,10 @@ def show(chosen: argparse.Namespace) -> None:
     from mipset.tables import description
 
     artifact = read(chosen.file)
-    if chosen.png is not None and chosen.png.exists() and chosen.png.samefile(chosen.file):
-        raise SettingError(f"--png {chosen.png} would overwrite the file itself: choose another name.")
     if chosen.png is None:
         print(description(artifact))
         return
+    _refuse_to_destroy(chosen.png, chosen.file, flag="--png")
     from mipset.pictures import write_contact_sheet
 
     write_contact_sheet(artifact, chosen.png)
@@ -799,6 +835,55 @@ def slice_(chosen: argparse.Namespace) -> None:
     part = read(chosen.file).prefix(chosen.size)
     part.write(chosen.out)
     print(f"{chosen.out}: {part.ipc} images per class, {byte_count(chosen.out.stat().st_size)}")
+
+
+def export(chosen: argparse.Namespace) -> None:
+    """Write the images of FILE for other programs.
+
+    png: a folder with one sub-folder per class, and a contact sheet. npz: arrays for numpy. parquet: for Hugging Face
+    datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of them the images
+    come rank by rank, so that the first n of each class are the subset of size n.
+    """
+    from mipset.artifact import read
+    from mipset.decoding import decoded
+    from mipset.exports import export
+    from mipset.tables import byte_count
+
+    _refuse_to_destroy(chosen.out, chosen.file)
+    artifact = read(chosen.file)
+    if chosen.ipc is not None:
+        artifact = artifact.prefix(chosen.ipc)
+    if chosen.decoded:
+        artifact = decoded(artifact)
+    export(artifact, chosen.to, chosen.out, force=chosen.force)
+    written = [file.stat().st_size for file in (chosen.out.rglob("*.*") if chosen.out.is_dir() else [chosen.out])]
+    print(
+        f"{chosen.out}: {_count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
+        f"{byte_count(sum(written))}"
+    )
+
+
+def import_(chosen: argparse.Namespace) -> None:
+    """Make a file of ours from one that the authors of another method published; nothing in it is executed.
+
+    It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
+    """
+    _refuse_to_destroy(chosen.out, chosen.file)
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    from mipset.data import facts
+    from mipset.imports import as_artifact, open_published
+    from mipset.tables import byte_count
+
+    published = open_published(chosen.file, chosen.labels, chosen.experiment)
+    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
+    about = (facts(chosen.dataset) if chosen.size is None else None) or _load(chosen.dataset, **loaded_with)
+    found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)
+    found.artifact.write(chosen.out)
+    print(
+        f"{chosen.out}: {_count(found.artifact.ipc, 'image')} for each of {len(about.class_names)} classes, "
+        f"{byte_count(chosen.out.stat().st_size)}; {100 * found.cut_off:.2g} % of their values were outside of what a "
+        f"byte can hold, and were cut off\nnext: mipset evaluate {chosen.out}"
+    )
 
 
 def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
@@ -988,12 +1073,14 @@ def _cores() -> int:
 
 
 def _refuse_to_overwrite(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise ArtifactError(f"{path} is a folder: add a file name to it.")
-    if path.exists() and not force:
-        raise ArtifactError(f"{path} exists already: choose another --out, or add --force to overwrite it.")
-    if not path.absolute().parent.is_dir():
-        raise ArtifactError(f"there is no folder {path.absolute().parent} to write {path.name} into: make it first.")
+    from mipset.files import refuse_to_overwrite
+
+    refuse_to_overwrite(path, force)
+
+
+def _refuse_to_destroy(out: Path, source: Path, flag: str = "--out") -> None:
+    if out.exists() and source.exists() and out.samefile(source):
+        raise SettingError(f"{flag} {out} would overwrite the file itself: choose another name.")
 
 
 def _sizes(text: str | None, ipc: int) -> list[int]:

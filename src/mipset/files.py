@@ -1,13 +1,15 @@
-"""Where things are kept, and writing a file whole or not at all."""
+"""Where things are kept, and writing a file or a folder whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from mipset.errors import ArtifactError
 from mipset.extras import missing
 
 
@@ -34,10 +36,57 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)  # mkstemp makes a private file; ours is like any other
+        Path(name).chmod(0o666 & ~_mask())  # mkstemp makes a private file; ours is like any other
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
+    """Write files, each with its place in the folder, into a temporary folder; then put that in place of `path`.
+
+    Whatever happens on the way, `path` is either as it was or complete. A folder that was there is removed.
+    """
+    path = path.resolve()
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        for place, content in contents:
+            file = part / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        part.chmod(0o777 & ~_mask())
+        if path.exists():
+            _exchange(part, path)
+        else:
+            part.rename(path)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _exchange(part: Path, path: Path) -> None:
+    old = part.with_suffix(".old")
+    path.rename(old)
+    try:
+        part.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old)
+
+
+def refuse_to_overwrite(path: Path, force: bool) -> None:
+    """Say so before any work is done if a file cannot be written to `path`, or may not be without `force`."""
+    if path.is_dir():
+        raise ArtifactError(f"{path} is a folder: add a file name to it.")
+    if path.exists() and not force:
+        raise ArtifactError(f"{path} exists already: choose another --out, or add --force to overwrite it.")
+    if not path.absolute().parent.is_dir():
+        raise ArtifactError(f"there is no folder {path.absolute().parent} to write {path.name} into: make it first.")
+
+
+def _mask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARGIN, GAP = 4, 2
 CAPTION = 16  # pixels for a line of text
 CELL = 64  # pixels on a side that small images are enlarged to, at least
+LONGEST = 60  # characters of a class name that are shown
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
 
@@ -35,13 +36,14 @@ def contact_sheet(artifact: Artifact) -> Image:
     zoom = max(1, -(-CELL // max(height, width)))
     cell_h, cell_w = height * zoom + GAP, width * zoom + GAP
     font = ImageFont.load_default()
-    names = max(int(font.getlength(name)) for name in artifact.class_names) + 2 * MARGIN
+    shown = [_shown(name) for name in artifact.class_names]
+    names = max(int(font.getlength(name)) for name in shown) + 2 * MARGIN
     top = 16
     sheet = Image.new("RGB", (names + ranks * cell_w, top + classes * cell_h), PAPER)
     draw = ImageDraw.Draw(sheet)
     for rank in range(ranks):
         draw.text((names + rank * cell_w + cell_w // 2 - 4, 2), str(rank + 1), INK, font)
-    for c, name in enumerate(artifact.class_names):
+    for c, name in enumerate(shown):
         draw.text((MARGIN, top + c * cell_h + cell_h // 2 - 6), name, INK, font)
         for rank in range(ranks):
             place = (names + rank * cell_w, top + c * cell_h)
@@ -58,7 +60,7 @@ def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns:
     height, width = pairs.shape[3:]
     zoom = max(1, -(-CELL // max(height, width)))
     font = ImageFont.load_default()
-    wide = max(2 * (width * zoom + GAP), *(int(font.getlength(text)) for text in captions)) + 2 * MARGIN
+    wide = max(2 * (width * zoom + GAP), *(int(font.getlength(_shown(text))) for text in captions)) + 2 * MARGIN
     high = height * zoom + GAP + CAPTION
     lines = -(-len(pairs) // columns)
     sheet = Image.new("RGB", (min(columns, len(pairs)) * wide, lines * high), PAPER)
@@ -67,7 +69,7 @@ def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns:
         left, top = number % columns * wide + MARGIN, number // columns * high
         for place, pixels in enumerate(pair):
             sheet.paste(_picture(pixels, zoom), (left + place * (width * zoom + GAP), top))
-        draw.text((left, top + height * zoom + GAP), text, INK, font)
+        draw.text((left, top + height * zoom + GAP), _shown(text), INK, font)
     return sheet
 
 
@@ -79,6 +81,11 @@ def _picture(pixels: npt.NDArray[np.uint8], zoom: int) -> Image:
     colours = np.broadcast_to(np.moveaxis(pixels, 0, -1), (height, width, 3))
     picture = Image.fromarray(np.ascontiguousarray(colours))
     return picture.resize((width * zoom, height * zoom), Image.Resampling.NEAREST)
+
+
+def _shown(name: str) -> str:
+    """A name on one line of bearable length: it comes out of a file, so it may be anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name[:LONGEST])
 
 
 def write_contact_sheet(artifact: Artifact, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from mipset.data.dataset import Dataset, Split
 from mipset.data.fetch import fetch
-from mipset.data.registry import Entry, available, load
+from mipset.data.registry import Entry, available, facts, load
 from mipset.files import home
 
-__all__ = ["Dataset", "Entry", "Split", "available", "fetch", "home", "load"]
+__all__ = ["Dataset", "Entry", "Split", "available", "facts", "fetch", "home", "load"]

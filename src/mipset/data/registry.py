@@ -9,7 +9,7 @@ from pathlib import Path
 from mipset import files
 from mipset.data import embedded, folder, npz, store
 from mipset.data.dataset import Dataset
-from mipset.data.known import FASHION_MINI
+from mipset.data.known import FASHION_MINI, Known
 from mipset.data.shelf import SHELVES
 from mipset.data.store import Report
 from mipset.errors import DataError, SettingError, choices
@@ -75,6 +75,11 @@ def load(
     if kind == FASHION_MINI.name:
         return embedded.read()
     return SHELVES[kind].open(resolved, place or _find(kind, home))
+
+
+def facts(name: str) -> Known | None:
+    """What is known about a published dataset without its files; None of other names."""
+    return FASHION_MINI if name == FASHION_MINI.name else (SHELVES[name].known if name in SHELVES else None)
 
 
 def available(*, home: Path | None = None) -> list[Entry]:
