@@ -25,7 +25,7 @@ AT_ONCE: dict[str, set[str]] = {
     "files": {"extras"},
     "progress": set(),
     "memory": set(),
-    "artifact": {"errors", "files", "numpy", "safetensors"},
+    "artifact": {"errors", "files", "numpy"},
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
     "data": {"errors", "extras", "files", "numpy"},
