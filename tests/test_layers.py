@@ -28,6 +28,7 @@ AT_ONCE: dict[str, set[str]] = {
     "artifact": {"errors", "files", "numpy"},
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
+    "device": {"__init__", "artifact", "errors", "extras", "files", "numpy", "tables"},
     "data": {"errors", "extras", "files", "numpy"},
     # torch: the parts that all others are made of
     "randomness": TORCH,
@@ -102,6 +103,7 @@ AT_ONCE: dict[str, set[str]] = {
 # What functions import when they are called, beside what their module has imported at once.
 LATER: dict[str, set[str]] = {
     "distributed": TORCH,
+    "device": TORCH,
     "pictures": {"PIL"},
     "data": {"PIL"},
     "files": {"platformdirs"},
@@ -142,6 +144,7 @@ WITHOUT_TORCH = [
     "artifact",
     "tables",
     "pictures",
+    "device",
     "data",
     "recipes",
     "results",
