@@ -66,6 +66,12 @@ def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
     assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.split() == ["True", "10"]
 
 
+def test_the_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:
+    assert "3 of 3 images per class" in call(installed / "mipset", "plan", GOLDEN, cwd=tmp_path).stdout
+    call(installed / "mipset", "fetch", GOLDEN, "--ipc", 2, "--out", "part.safetensors", cwd=tmp_path)
+    assert (tmp_path / "part.safetensors").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
+
+
 def test_the_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:
     assert "3 per class, 2 classes" in call(installed / "mipset", "show", GOLDEN, cwd=tmp_path).stdout
     call(installed / "mipset", "slice", GOLDEN, 2, "--out", "part.safetensors", cwd=tmp_path)

@@ -126,8 +126,8 @@ LATER: dict[str, set[str]] = {
     },
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
-        *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("native", "results"),
+        *("__init__", "artifact", "checkpoint", "costs", "data", "device", "engines", "evaluate", "experiments"),
+        *("memory", "methods", "native", "results"),
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },

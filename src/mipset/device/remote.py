@@ -44,7 +44,7 @@ class Remote:
     def __init__(self, url: str, timeout: float) -> None:
         self.name = _without_secrets(url)
         if "@" in url.partition("//")[2].partition("/")[0]:
-            raise SettingError(f"{self.name} cannot be opened with a name and a password in its address: leave them out.")
+            raise SettingError(f"{self.name} cannot be opened with a name and a password: leave them out.")
         self._url = quote(url, safe="!#$%&'()*+,/:;=?@[]~")
         self._timeout = timeout
         self._opener = _opener()
