@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from operator import index
 from pathlib import Path
 from threading import Lock
@@ -78,7 +79,8 @@ class Source:
         """The first images of each class: so many of all, or one number for each class, of which some may be 0.
 
         Only ranks that are not here yet are read, each as a whole: a digest is that of one image of *every* class, so
-        to verify one of them all are needed. So numbers that differ save memory and training time, but no reading.
+        to verify one of them all are needed. So numbers that differ save training time and, after `forget()`, memory,
+        but no reading.
         """
         counts = self.counts(sizes)
         return Subset(self, counts, whole(self._hold(max(counts))))
@@ -117,19 +119,24 @@ class Source:
             self._load(n)
             missing = [rank for rank in range(n) if rank not in self._ranks]
             done, total = 0, len(missing) * self.about.rank_bytes
-            for run in _runs(missing):
-                ranks = iter(run)
-                content = bytearray()
-                for block in self._place.blocks(*self._bytes_of(run)):
-                    content += block
-                    done += len(block)
-                    while len(content) >= self.about.rank_bytes:
-                        self._keep(next(ranks), bytes(content[: self.about.rank_bytes]))
-                        del content[: self.about.rank_bytes]
-                    if self._progress is not None:
-                        self._progress(done, total)
+            for count in chain.from_iterable(map(self._fetch, _runs(missing))):
+                done += count
+                if self._progress is not None:
+                    self._progress(done, total)
             self._check_length()
             return [self._ranks[rank] for rank in range(n)]
+
+    def _fetch(self, ranks: range) -> Iterator[int]:
+        """Read ranks that follow each other, and keep each as soon as it is whole; yields how many bytes came."""
+        size = self.about.rank_bytes
+        coming = iter(ranks)
+        content = bytearray()
+        for block in self._place.blocks(self._start + ranks.start * size, self._start + ranks.stop * size):
+            content += block
+            while len(content) >= size:
+                self._keep(next(coming), bytes(content[:size]))
+                del content[:size]
+            yield len(block)
 
     def _check_length(self) -> None:
         """Refuse a file of another length than its header says, once that is known."""
@@ -138,11 +145,12 @@ class Source:
 
     def _load(self, n: int) -> None:
         """Take from the cache folder what is whole of the first n ranks."""
+        if self._cache is None:
+            return
         for rank, digest in enumerate(self.about.sha256[:n]):
-            if self._cache is not None and rank not in self._ranks:
-                content = self._cache.load(digest, self.about.rank_bytes)
-                if content is not None and self._is_sound(rank, content):
-                    self._ranks[rank] = self._pixels(content)
+            content = None if rank in self._ranks else self._cache.load(digest, self.about.rank_bytes)
+            if content is not None and self._is_sound(rank, content):
+                self._ranks[rank] = self._pixels(content)
 
     def _keep(self, rank: int, content: bytes) -> None:
         self.about.verify(rank, content, self.name)
@@ -160,20 +168,9 @@ class Source:
     def _pixels(self, content: bytes) -> Pixels:
         return np.frombuffer(content, np.uint8).reshape(self.about.shape[1:])
 
-    def _bytes_of(self, ranks: range) -> tuple[int, int]:
-        size = self.about.rank_bytes
-        return self._start + ranks.start * size, self._start + ranks.stop * size
-
 
 def _runs(ranks: Iterable[int]) -> Iterator[range]:
     """Increasing numbers as ranges without gaps."""
-    first = last = None
-    for rank in ranks:
-        if first is None or last is None:
-            first = rank
-        elif rank != last + 1:
-            yield range(first, last + 1)
-            first = rank
-        last = rank
-    if first is not None and last is not None:
-        yield range(first, last + 1)
+    for _, run in groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0]):
+        (_, first), *others = run
+        yield range(first, first + 1 + len(others))
