@@ -23,11 +23,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, load_file, save
 
 import mipset
 from mipset import Accuracy, Artifact, ArtifactError, files, read
-from mipset.artifact import FORMAT
+from mipset.artifact import FORMAT, MOST_HEADER, describe, read_header
 from mipset.synthetic import formation
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
@@ -73,8 +73,12 @@ def with_description(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 def with_header(**images: Any) -> bytes:
     """A file of four bytes with this header entry for its images."""
-    text = json.dumps({"images": {"dtype": "U8", **images}}).encode()
-    return struct.pack("<Q", len(text)) + text + bytes(4)
+    return with_text(json.dumps({"__metadata__": {"mipset": "{}"}, "images": {"dtype": "U8", **images}}))
+
+
+def with_text(header: str) -> bytes:
+    """A file of four bytes with this header."""
+    return struct.pack("<Q", len(header)) + header.encode() + bytes(4)
 
 
 def refused(path: Path, content: bytes) -> str:
@@ -86,6 +90,7 @@ def refused(path: Path, content: bytes) -> str:
     assert "\n" not in message
     assert str(path) in message
     assert message.endswith(".")
+    assert len(message) < 1000
     return message
 
 
@@ -155,6 +160,61 @@ class TestBytes:
         path = tmp_path / "two.safetensors"
         path.write_bytes(struct.pack("<Q", len(text)) + text + data[: 2 * RANK_BYTES])
         assert read(path).to_bytes() == example().prefix(2).to_bytes()
+
+
+class TestHeader:
+    """What comes before the pixels says all but them."""
+
+    def test_is_enough_for_the_description(self) -> None:
+        content = GOLDEN.read_bytes()
+        end = len(content) - 3 * RANK_BYTES
+        said = describe(content[:end], "golden")
+        assert said == example().description
+        assert said.header() == content[:end]
+        assert (said.ipc, said.shape, said.rank_bytes) == (3, SHAPE, RANK_BYTES)
+        assert said.sha256 == tuple(example().rank_sha256)
+        for n in (1, 2, 3):
+            assert said.prefix(n) == example().prefix(n).description
+            assert said.prefix(n).file_bytes == len(example().prefix(n).to_bytes())
+
+    def test_is_all_that_is_read(self) -> None:
+        content = GOLDEN.read_bytes()
+        asked: list[tuple[int, int]] = []
+
+        def piece(start: int, stop: int) -> bytes:
+            asked.append((start, stop))
+            return content[start:stop]
+
+        said, start = read_header(piece, "golden")
+        assert start == len(content) - 3 * RANK_BYTES
+        assert asked == [(0, 8), (8, start)]
+        assert said == example().description
+
+    def test_that_is_too_long_is_not_even_read(self) -> None:
+        def piece(start: int, stop: int) -> bytes:
+            assert (start, stop) == (0, 8)
+            return struct.pack("<Q", MOST_HEADER + 1)
+
+        with pytest.raises(ArtifactError, match=r"^it is not a whole .*\(a header cannot have 8,388,609 bytes\)"):
+            read_header(piece, "it")
+
+    def test_that_is_too_long_is_not_written_either(self) -> None:
+        long = Artifact(**{**vars(example()), "recipe": {"novel": "x" * MOST_HEADER}})
+        with pytest.raises(ArtifactError, match=r"a header cannot have 8,\d+,\d+ bytes: 8,388,608 are the most"):
+            long.to_bytes()
+
+    def test_that_is_cut_or_goes_on(self) -> None:
+        end = len(GOLDEN.read_bytes()) - 3 * RANK_BYTES
+        for length in (0, 7, 8, end - 1, end + 1):
+            with pytest.raises(ArtifactError, match="it is not a whole safetensors file"):
+                describe(GOLDEN.read_bytes()[:length], "it")
+
+    @quick
+    @given(st.data())
+    def test_is_the_one_that_safetensors_writes(self, data: st.DataObject) -> None:
+        written = data.draw(artifacts())
+        header, _ = header_of(written.to_bytes())
+        assert written.to_bytes() == save({"images": written.images}, metadata=header["__metadata__"])
 
 
 def decode_by_the_book(stored: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.float64]:
@@ -390,9 +450,25 @@ class TestDamage:
             pytest.param(struct.pack("<Q", 0), id="a header of nothing"),
             pytest.param(struct.pack("<Q", 2) + b"\xff\xfe", id="a header that is not UTF-8"),
             pytest.param(struct.pack("<Q", 2) + b"[]", id="a header that is a list"),
-            pytest.param(with_header(shape=[9_999_999_999] * 3, data_offsets=[0, 4]), id="a shape beyond all numbers"),
-            pytest.param(with_header(shape=[4], data_offsets=[4, 0]), id="offsets that go backwards"),
-            pytest.param(with_header(shape=[4], data_offsets=[0, 4], dtype="U9"), id="a type that there is not"),
+            pytest.param(struct.pack("<Q", MOST_HEADER + 1) + b"{}", id="a header longer than any"),
+            pytest.param(struct.pack("<Q", 40) + b"[" * 40, id="a header that never ends"),
+            pytest.param(with_header(shape=[9_999_999_999] * 5, data_offsets=[0, 4]), id="a shape beyond all numbers"),
+            pytest.param(with_header(shape=[2**62] * 5, data_offsets=[0, 2**310]), id="a place beyond all numbers"),
+            pytest.param(with_header(shape=[10**4000] * 2000, data_offsets=[0, 4]), id="numbers of pages"),
+            pytest.param(with_header(shape=[-2, -2, 1, 1, 1], data_offsets=[0, 4]), id="negative sides"),
+            pytest.param(with_header(shape=[1, 1, 1, 2, 2.0], data_offsets=[0, 4]), id="a side that is no integer"),
+            pytest.param(with_header(shape=[1, 1, 1, 4, True], data_offsets=[0, 4]), id="a side that is true"),
+            pytest.param(with_header(shape=[1, 1, 1, 4, None], data_offsets=[0, 4]), id="a side that is nothing"),
+            pytest.param(with_header(shape="4", data_offsets=[0, 4]), id="a shape that is text"),
+            pytest.param(with_header(data_offsets=[0, 4]), id="no shape"),
+            pytest.param(with_header(shape=[1, 1, 1, 2, 2]), id="no offsets"),
+            pytest.param(with_header(shape=[1, 1, 1, 2, 2], data_offsets=[4, 0]), id="offsets that go backwards"),
+            pytest.param(with_header(shape=[1, 1, 1, 2, 2], data_offsets=[False, 4]), id="an offset that is false"),
+            pytest.param(with_header(shape=[1, 1, 1, 2, 2], data_offsets=[0, float("nan")]), id="an offset like none"),
+            pytest.param(with_text('{"__metadata__":{"mipset":"\\ud800"},"images":{}}'), id="half a character"),
+            pytest.param(with_text('{"__metadata__":{"mipset":"", "mipset":""},"images":{}}'), id="a key twice"),
+            pytest.param(with_text('{"__metadata__":{"mipset":"", "x":1},"images":{}}'), id="metadata of numbers"),
+            pytest.param(with_text('{"__metadata__":{"mipset":""},"images":[]}'), id="images of nothing"),
         ],
     )
     def test_beyond_safetensors(self, tmp_path: Path, content: bytes) -> None:
@@ -408,6 +484,7 @@ class TestDamage:
             ({"images": example().images.astype(np.int8)}, {"mipset": "{}"}, "type I8, not U8"),
             ({"images": example().images.astype(np.float64)}, {"mipset": "{}"}, "type F64, not U8"),
             ({"images": example().images}, {"mipset": ""}, "cannot be understood"),
+            ({"images": example().images}, {"mipset": '{"format":1,"format":1}'}, "a key comes twice"),
             ({"images": example().images}, {"mipset": "{"}, "cannot be understood"),
             ({"images": example().images}, {"mipset": "{}"}, "cannot be understood"),
             ({"images": example().images}, {"mipset": "[1]"}, "cannot be understood"),
@@ -481,6 +558,8 @@ class TestDamage:
             {"sha256": ["00" * 32] * 4},
             {"sha256": ["00" * 32] * 3},
             {"sha256": [None] * 3},
+            {"sha256": ["../" * 21 + "x"] * 3},
+            {"sha256": ["AB" * 32] * 3},
             {"sha256": "abc"},
         ],
         ids=str,
@@ -568,6 +647,7 @@ def read_or_refuse(path: Path, content: bytes) -> None:
         said = ""
         np.testing.assert_array_equal(found.images, example().images)
         found.to_bytes()
+        np.testing.assert_array_equal(load(content)["images"], found.images)  # safetensors' own reader agrees
     assert "\n" not in said
 
 

@@ -1,4 +1,4 @@
-"""`pip install mipset` on a device: numpy and safetensors, no torch, and files can be opened."""
+"""`pip install mipset` on a device: numpy, no torch, and files can be opened."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def call(*command: object, cwd: Path, code: int = 0) -> subprocess.CompletedProc
     return process
 
 
-def test_the_base_package_has_two_dependencies(installed: Path, tmp_path: Path) -> None:
+def test_the_base_package_has_one_dependency(installed: Path, tmp_path: Path) -> None:
     listed = call(installed / "python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).stdout
     packages = {line.partition("==")[0].lower() for line in listed.splitlines()}
-    assert packages - {"pip", "setuptools"} == {"mipset", "numpy", "safetensors"}
+    assert packages - {"pip", "setuptools"} == {"mipset", "numpy"}
 
 
 def test_the_library_opens_a_file(installed: Path, tmp_path: Path) -> None:
@@ -64,6 +64,12 @@ def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
         "print((pathlib.Path(mipset.__file__).parent / 'py.typed').exists(), mipset.load('fashion-mini').classes)"
     )
     assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.split() == ["True", "10"]
+
+
+def test_the_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:
+    assert "3 of 3 images per class" in call(installed / "mipset", "plan", GOLDEN, cwd=tmp_path).stdout
+    call(installed / "mipset", "fetch", GOLDEN, "--ipc", 2, "--out", "part.safetensors", cwd=tmp_path)
+    assert (tmp_path / "part.safetensors").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
 
 
 def test_the_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:

@@ -25,12 +25,13 @@ AT_ONCE: dict[str, set[str]] = {
     "files": {"errors", "extras"},
     "progress": set(),
     "memory": set(),
-    "artifact": {"errors", "files", "numpy", "safetensors"},
+    "artifact": {"errors", "files", "numpy"},
     "charts": set(),
     "tables": {"artifact"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
     "decoding": {"artifact", "numpy"},
     "exports": {"__init__", "artifact", "errors", "extras", "files", "numpy", "pictures"},
+    "device": {"__init__", "artifact", "decoding", "errors", "extras", "files", "numpy", "tables"},
     "data": {"errors", "extras", "files", "numpy"},
     # torch: the parts that all others are made of
     "randomness": TORCH,
@@ -108,6 +109,7 @@ AT_ONCE: dict[str, set[str]] = {
 # What functions import when they are called, beside what their module has imported at once.
 LATER: dict[str, set[str]] = {
     "distributed": TORCH,
+    "device": TORCH,
     "pictures": {"PIL"},
     "exports": {"PIL", "pyarrow", *TORCH},
     "data": {"PIL"},
@@ -132,7 +134,8 @@ LATER: dict[str, set[str]] = {
     "methods": {"evaluate", "metrics", "selection", "synthetic", *ARRAYS, *TORCH},
     "cli": {
         *("artifact", "checkpoint", "costs", "data", "engines", "evaluate", "experiments", "memory", "methods"),
-        *("audit", "condense", "decoding", "exports", "files", "growing", "imports", "native", "results"),
+        *("__init__", "audit", "condense", "decoding", "device", "exports", "files", "growing", "imports", "native"),
+        "results",
         *("pictures", "recipes", "selection", "tables"),
         *TORCH,
     },
@@ -152,6 +155,7 @@ WITHOUT_TORCH = [
     "pictures",
     "decoding",
     "exports",
+    "device",
     "data",
     "recipes",
     "results",

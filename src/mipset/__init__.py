@@ -5,7 +5,8 @@
     read        a written file                    Artifact         what a file holds, `.prefix(n)`, `.write(path)`
     Evaluation  train and test every size         protocol         how: "quick" or "paper"
 
-Opening a file needs numpy and safetensors only. Names that need torch are imported when they are first used.
+`from mipset import device` is for where a file is used: prefixes over HTTP, batches, what fits.
+Opening a file needs numpy only. Names that need torch are imported when they are first used.
 """
 
 from __future__ import annotations

@@ -1,32 +1,39 @@
-"""The file: one condensed set, of which every prefix is a set. See FORMAT.md; numpy and safetensors only.
+"""The file: one condensed set, of which every prefix is a set. See FORMAT.md; numpy only.
 
 `images` is uint8 `[N, C, ch, h, w]`, rank first, so that S_[n] is the first n ranks and one range of bytes (law 1).
-Everything needed to use it stands beside it as JSON in the metadata.
+Everything needed to use it stands before it, in the header: whoever has that (a `Description`) can verify ranks one by
+one, as they come.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_safetensors
 
 from mipset.errors import ArtifactError, choices
 from mipset.files import write_whole
 
 FORMAT = 1
 KEY = "mipset"  # of the metadata
+METADATA = "__metadata__"
 TENSOR = "images"
 DECODE = "tiles row by row, each enlarged bilinearly (half-pixel centres) to full size; short sides padded with 0.5"
+LENGTH = struct.Struct("<Q")  # what a file begins with: the length of its header
+MOST_HEADER = 1 << 23  # bytes; a longer header is refused before it is read
+MOST_BYTES = (1 << 63) - 1  # of pixels: what a file can be asked for
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -46,6 +53,82 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Description:
+    """All that a file says about its images, without their pixels."""
+
+    shape: tuple[int, ...]  # [N, C, ch, h, w]
+    sha256: tuple[str, ...]  # of each rank
+    factor: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...]
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    accuracy: tuple[Accuracy, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self.shape, self)
+        if len(self.sha256) != self.ipc or not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in self.sha256):
+            raise ArtifactError("it does not have one sha256 for each rank.")
+
+    @property
+    def ipc(self) -> int:
+        """N: stored images per class."""
+        return self.shape[0]
+
+    @property
+    def rank_bytes(self) -> int:
+        """R: the bytes of one image of every class."""
+        return prod(self.shape[1:])
+
+    @property
+    def file_bytes(self) -> int:
+        """How long the file is that `write` makes of this."""
+        return len(self.header()) + self.ipc * self.rank_bytes
+
+    def prefix(self, n: int) -> Description:
+        """What a file of S_[n] says."""
+        known = _points_up_to(n, self)
+        return replace(self, shape=(n, *self.shape[1:]), sha256=self.sha256[:n], accuracy=known)
+
+    def verify(self, rank: int, content: bytes | memoryview, name: str) -> None:
+        """Refuse the bytes of a rank (counted from 0) of the file called `name` if they were altered."""
+        if hashlib.sha256(content).hexdigest() != self.sha256[rank]:
+            raise ArtifactError(
+                f"{name} is damaged: image {rank + 1} of each class was altered; fetch or make it again."
+            )
+
+    def with_images(self, images: Pixels) -> Artifact:
+        """The set of these images, which were verified."""
+        return Artifact(images, **_shared(self))
+
+    def header(self) -> bytes:
+        """What a file has before its pixels: 8 + H bytes. The same description always gives the same bytes."""
+        said = {
+            "format": FORMAT,
+            "formation": {"factor": self.factor, "decode": DECODE},
+            "range": [0, 1],
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "classes": list(self.class_names),
+            "recipe": dict(self.recipe),
+            "provenance": dict(self.provenance),
+            "accuracy": [vars(point) for point in self.accuracy],
+            "sha256": list(self.sha256),
+        }
+        try:
+            text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ArtifactError(f"recipe and provenance must be plain JSON values ({error}).") from error
+        pixels = {"dtype": "U8", "shape": list(self.shape), "data_offsets": [0, prod(self.shape)]}
+        header = json.dumps({METADATA: {KEY: text}, TENSOR: pixels}, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)
+        if len(header) > MOST_HEADER:
+            raise ArtifactError(f"a header cannot have {len(header):,} bytes: {MOST_HEADER:,} are the most.")
+        return LENGTH.pack(len(header)) + header
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A condensed set and what is known about it."""
 
@@ -59,23 +142,9 @@ class Artifact:
     accuracy: tuple[Accuracy, ...] = ()
 
     def __post_init__(self) -> None:
-        shape = self.images.shape
-        if self.images.dtype != np.uint8 or len(shape) != 5 or 0 in shape:
-            raise ArtifactError(
-                f"images must be uint8 [rank, class, channel, height, width] and not empty, "
-                f"but they are {self.images.dtype} {list(shape)}."
-            )
-        if len(self.class_names) != shape[1]:
-            raise ArtifactError(f"there are {shape[1]} classes of images, but {len(self.class_names)} class names.")
-        if len(self.mean) != shape[2] or len(self.std) != shape[2]:
-            raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
-        if not all(np.isfinite(self.mean)) or not all(0 < s < float("inf") for s in self.std):
-            raise ArtifactError(f"mean {self.mean} and std {self.std} must be finite, and std above 0.")
-        if self.factor < 1 or any((self.factor - 1) * -(-side // self.factor) >= side for side in shape[3:]):
-            raise ArtifactError(f"a factor of {self.factor} does not cut {shape[3]} x {shape[4]} pixels.")
-        for p in self.accuracy:
-            if not (1 <= p.size <= shape[0] and 0 <= p.mean <= 100 and 0 <= p.std <= 100 and p.networks >= 1):
-                raise ArtifactError(f"{p} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
+        if self.images.dtype != np.uint8:
+            raise _not_images(str(self.images.dtype), self.images.shape)
+        _check(self.images.shape, self)
 
     @property
     def ipc(self) -> int:
@@ -87,11 +156,14 @@ class Artifact:
         """One digest per rank, so that a prefix can be verified without the rest."""
         return [hashlib.sha256(np.ascontiguousarray(rank).tobytes()).hexdigest() for rank in self.images]
 
+    @property
+    def description(self) -> Description:
+        """All but the pixels."""
+        return Description(shape=self.images.shape, sha256=tuple(self.rank_sha256), **_shared(self))
+
     def prefix(self, n: int) -> Artifact:
         """S_[n] as a set of its own. What was measured of larger sizes is left out."""
-        if not 1 <= n <= self.ipc:
-            raise ArtifactError(f"there is no subset of size {n}: choose from 1 to {self.ipc}.")
-        known = tuple(point for point in self.accuracy if point.size <= n)
+        known = _points_up_to(n, self)
         return replace(self, images=self.images[:n], accuracy=known)
 
     def with_accuracy(self, points: Sequence[Accuracy]) -> Artifact:
@@ -101,75 +173,181 @@ class Artifact:
 
     def to_bytes(self) -> bytes:
         """The file's content: the same set always gives the same bytes."""
-        header = {
-            "format": FORMAT,
-            "formation": {"factor": self.factor, "decode": DECODE},
-            "range": [0, 1],
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "classes": list(self.class_names),
-            "recipe": dict(self.recipe),
-            "provenance": dict(self.provenance),
-            "accuracy": [vars(point) for point in self.accuracy],
-            "sha256": self.rank_sha256,
-        }
-        try:
-            text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ArtifactError(f"recipe and provenance must be plain JSON values ({error}).") from error
-        return to_safetensors({TENSOR: np.ascontiguousarray(self.images)}, metadata={KEY: text})
+        return self.description.header() + self.images.tobytes()
 
     def write(self, path: Path | str) -> None:
         """Write the file whole or not at all."""
-        content = self.to_bytes()
-        try:
-            write_whole(Path(path), lambda stream: stream.write(content))
-        except OSError as error:
-            raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
+        write(path, self.description, self.images)
+
+
+SHARED = ("factor", "mean", "std", "class_names", "recipe", "provenance", "accuracy")
+
+
+def _shared(said: Artifact | Description) -> dict[str, Any]:
+    """What a set and its description both say."""
+    return {name: getattr(said, name) for name in SHARED}
+
+
+def _check(shape: tuple[int, ...], said: Artifact | Description) -> None:
+    """Refuse what contradicts itself, or the shape of the images."""
+    if len(shape) != 5 or 0 in shape:
+        raise _not_images("uint8", shape)
+    if len(said.class_names) != shape[1]:
+        raise ArtifactError(f"there are {shape[1]} classes of images, but {len(said.class_names)} class names.")
+    if len(said.mean) != shape[2] or len(said.std) != shape[2]:
+        raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
+    if not all(map(isfinite, said.mean)) or not all(0 < s < float("inf") for s in said.std):
+        raise ArtifactError(f"mean {_brief(said.mean)} and std {_brief(said.std)} must be finite, and std above 0.")
+    if said.factor < 1 or any((said.factor - 1) * -(-side // said.factor) >= side for side in shape[3:]):
+        raise ArtifactError(f"a factor of {_brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels.")
+    for p in said.accuracy:
+        if not (1 <= p.size <= shape[0] and 0 <= p.mean <= 100 and 0 <= p.std <= 100 and p.networks >= 1):
+            raise ArtifactError(f"{_brief(p)} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
+
+
+def _not_images(dtype: str, shape: Sequence[int]) -> ArtifactError:
+    return ArtifactError(
+        f"images must be uint8 [rank, class, channel, height, width] and not empty, "
+        f"but they are {dtype} {_brief(list(shape))}."
+    )
+
+
+def _points_up_to(n: int, said: Artifact | Description) -> tuple[Accuracy, ...]:
+    if not 1 <= n <= said.ipc:
+        raise ArtifactError(f"there is no subset of size {n}: choose from 1 to {said.ipc}.")
+    return tuple(point for point in said.accuracy if point.size <= n)
+
+
+def write(path: Path | str, said: Description, ranks: Iterable[Pixels]) -> None:
+    """Write a file of these ranks, which are those that it is said to have; whole or not at all."""
+    header = said.header()
+
+    def fill(stream: BinaryIO) -> None:
+        stream.write(header)
+        for rank in ranks:
+            stream.write(np.ascontiguousarray(rank).data)
+
+    try:
+        write_whole(Path(path), fill)
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 def read(path: Path | str) -> Artifact:
     """Read and verify a file; anything that is not a whole and unaltered condensed set is an ArtifactError."""
-    path = Path(path)
+    name = str(path)
+    with opened(Path(path)) as stream:
+
+        def piece(start: int, stop: int) -> bytes:
+            stream.seek(start)
+            return stream.read(stop - start)
+
+        said, start = read_header(piece, name)
+        check_length(os.fstat(stream.fileno()).st_size, said, start, name)
+        stream.seek(start)
+        pixels = np.fromfile(stream, np.uint8, prod(said.shape))
+    if len(pixels) != prod(said.shape):  # it became shorter while it was read
+        raise _not_whole(name, "its pixels end early")
+    images = pixels.reshape(said.shape)
+    for number, rank in enumerate(images):
+        said.verify(number, rank.data, name)
+    return said.with_images(images)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there and can be read, or an ArtifactError that says why not."""
     try:
         if path.is_dir():
             raise ArtifactError(f"{path} is a folder, not a file: name a file in it.")
         if not path.is_file():
             raise ArtifactError(f"there is no file {path}: `mipset condense` makes one.")
-        with safe_open(path, framework="numpy") as stored:
-            metadata = stored.metadata() or {}
-            if list(stored.keys()) != [TENSOR] or KEY not in metadata:
-                raise ArtifactError(f"{path} is a safetensors file, but not one of mipset's: see FORMAT.md.")
-            declared = stored.get_slice(TENSOR).get_dtype()
-            if declared != "U8":
-                raise ArtifactError(f"{path} holds images of type {declared}, not U8: see FORMAT.md.")
-            images: Pixels = stored.get_tensor(TENSOR)
-    except SafetensorError as error:
-        raise ArtifactError(f"{path} is not a whole safetensors file ({error}): fetch or make it again.") from error
+        with path.open("rb") as stream:
+            yield stream
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def read_header(read: Callable[[int, int], bytes], name: str) -> tuple[Description, int]:
+    """What the file called `name` says, and where its pixels begin; `read(start, stop)` gives its bytes.
+
+    No more than the header is read, and nothing of a header that is too long.
+    """
+    length = read(0, LENGTH.size)
+    end = _header_end(length, name)
+    return describe(length + read(LENGTH.size, end), name), end
+
+
+def describe(header: bytes, name: str) -> Description:
+    """What the file called `name` says, whose first 8 + H bytes are these."""
+    end = _header_end(header, name)
+    if len(header) != end:
+        raise _not_whole(name, f"its header ends after {len(header)} of {end} bytes")
     try:
-        artifact, digests = _parse(metadata[KEY], images)
+        entries = _json(header[LENGTH.size :].decode("utf-8"))
+        json.dumps(entries, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
+        raise _not_whole(name, f"its header is no JSON: {_brief(error)}") from error
+    if not isinstance(entries, dict):
+        raise _not_whole(name, "its header is no JSON object")
+    metadata, entry = entries.get(METADATA), entries.get(TENSOR)
+    if entries.keys() != {METADATA, TENSOR} or not isinstance(metadata, dict) or KEY not in metadata:
+        raise ArtifactError(f"{name} is a safetensors file, but not one of mipset's: see FORMAT.md.")
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _not_whole(name, "its header has values of other types than it should")
+    if entry.get("dtype") != "U8":
+        raise ArtifactError(f"{name} holds images of type {_brief(entry.get('dtype'), str)}, not U8: see FORMAT.md.")
+    shape = _shape(entry, name)
+    try:
+        return _parse(metadata[KEY], shape)
     except ArtifactError as error:
-        raise ArtifactError(f"{path} is damaged: {error}") from error
+        raise ArtifactError(f"{name} is damaged: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise ArtifactError(f"{path} is damaged: its description cannot be understood ({error!r}).") from error
-    for rank, (found, expected) in enumerate(zip(artifact.rank_sha256, digests, strict=True), start=1):
-        if found != expected:
-            raise ArtifactError(f"{path} is damaged: image {rank} of each class was altered; fetch or make it again.")
-    return artifact
+        raise ArtifactError(f"{name} is damaged: its description cannot be understood ({_brief(error)}).") from error
 
 
-def _parse(text: str, images: Pixels) -> tuple[Artifact, list[str]]:
-    header = json.loads(text, parse_float=_finite, parse_constant=_finite)
+def check_length(length: int, said: Description, start: int, name: str) -> None:
+    """Refuse a file that is shorter or longer than its header says."""
+    expected = start + prod(said.shape)
+    if length != expected:
+        raise _not_whole(name, f"it has {length:,} bytes, but its header says {expected:,}")
+
+
+def _header_end(first: bytes, name: str) -> int:
+    """8 + H, from the first bytes of a file."""
+    if len(first) < LENGTH.size:
+        raise _not_whole(name, f"it has {len(first)} bytes")
+    (length,) = LENGTH.unpack_from(first)
+    if length > MOST_HEADER:
+        raise _not_whole(name, f"a header cannot have {length:,} bytes")
+    return LENGTH.size + int(length)
+
+
+def _shape(entry: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """The shape in the header's entry of a tensor, which must agree with the place that it gives."""
+    shape, place = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not all(type(side) is int and 0 <= side <= MOST_BYTES for side in shape):
+        raise _not_whole(name, f"its images cannot have the shape {_brief(shape)}")
+    if len(shape) != 5:
+        raise ArtifactError(f"{name} is damaged: {_not_images('uint8', shape)}")
+    if prod(shape) > MOST_BYTES or place != [0, prod(shape)] or not all(type(end) is int for end in place):
+        raise _not_whole(name, f"its images of shape {_brief(shape)} cannot be at {_brief(place)}")
+    return tuple(shape)
+
+
+def _not_whole(name: str, reason: str) -> ArtifactError:
+    return ArtifactError(f"{name} is not a whole safetensors file ({reason}): fetch or make it again.")
+
+
+def _parse(text: str, shape: tuple[int, ...]) -> Description:
+    header = _json(text)
     version = header["format"]
     if type(version) is not int or version != FORMAT:
-        raise ArtifactError(f"its format is {version!r}, and this version of mipset reads {choices([str(FORMAT)])}.")
-    digests = _typed(header, "sha256", list)
-    if len(digests) != len(images):
-        raise ArtifactError("it does not have one sha256 for each rank.")
-    artifact = Artifact(
-        images=images,
+        known = choices([str(FORMAT)])
+        raise ArtifactError(f"its format is {_brief(version)}, and this version of mipset reads {known}.")
+    return Description(
+        shape=shape,
+        sha256=tuple(_of("sha256", digest, str) for digest in _typed(header, "sha256", list)),
         factor=_typed(header["formation"], "factor", int),
         mean=tuple(float(_of("mean", value, int | float)) for value in _typed(header, "mean", list)),
         std=tuple(float(_of("std", value, int | float)) for value in _typed(header, "std", list)),
@@ -178,7 +356,6 @@ def _parse(text: str, images: Pixels) -> tuple[Artifact, list[str]]:
         provenance=_typed(header, "provenance", dict),
         accuracy=tuple(_accuracy(point) for point in _typed(header, "accuracy", list)),
     )
-    return artifact, digests
 
 
 def _accuracy(point: Mapping[str, Any]) -> Accuracy:
@@ -204,9 +381,26 @@ def _of(name: str, value: Any, kind: type | UnionType) -> Any:
     return value
 
 
+def _json(text: str) -> Any:
+    """What JSON text says, if its numbers are finite and no key comes twice in an object."""
+    return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
+
+
 def _finite(text: str) -> float:
-    """JSON has no infinity, but Python's reader knows several ways to write it."""
     value = float(text)
     if not isfinite(value):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{_brief(text, str)} is not a finite number")
     return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found
+
+
+def _brief(value: object, text: Callable[[object], str] = repr) -> str:
+    """What a file says, in a sentence: no longer than one wants to read."""
+    written = text(value)
+    return written if len(written) <= 200 else f"{written[:200]}..."

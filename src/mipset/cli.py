@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 import time
 import warnings
@@ -257,17 +258,51 @@ def parser() -> Parser:
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
     verb.set_defaults(run=import_)
 
+    verb = verbs.add_parser("plan", help="the size of a file that fits a device", description=plan.__doc__)
+    verb.add_argument("file", metavar="FILE_OR_URL", help="a path, or an address that begins with http or https")
+    _add_limit_flags(verb)
+    verb.set_defaults(run=plan)
+
+    verb = verbs.add_parser("fetch", help="get the part of a published file that fits", description=fetch.__doc__)
+    verb.add_argument("file", metavar="URL", help="an address that begins with http or https, or a path")
+    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument("--ipc", metavar="N", type=int, help="images per class (default: as many as fit)")
+    _add_limit_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE")
+    verb.set_defaults(run=fetch)
+
     verb = verbs.add_parser("data", help="datasets: what there is, and fetching one", description=data.__doc__)
     verb.set_defaults(run=data)
     actions = verb.add_subparsers(metavar="[fetch NAME]")
-    action = actions.add_parser("fetch", help="get a dataset", description=fetch.__doc__)
+    action = actions.add_parser("fetch", help="get a dataset", description=fetch_data.__doc__)
     action.add_argument("name", metavar="NAME")
-    action.set_defaults(run=fetch)
+    action.set_defaults(run=fetch_data)
 
     verb = verbs.add_parser("recipes", help="named settings and what they promise", description=recipes.__doc__)
     verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this one")
     verb.set_defaults(run=recipes)
     return top
+
+
+LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
+
+
+def _add_limit_flags(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("limits", "of the device; the largest size within all of them is taken")
+    group.add_argument("--bytes", metavar="B", type=_byte_number, help="of storage for the file, such as 200kB")
+    group.add_argument("--memory", metavar="B", type=_byte_number, help="for training beside the network, such as 8MB")
+    group.add_argument("--seconds", metavar="S", type=float, help="of training; needs --throughput")
+    group.add_argument("--throughput", metavar="X", type=float, help="images that the device trains on in a second")
+    group.add_argument("--epochs", metavar="E", type=int, help="of training (default: those of the file's accuracies)")
+    group.add_argument("--batch", metavar="K", type=int, default=64, help="images in a batch (default: 64)")
+
+
+def _byte_number(text: str) -> int:
+    """`512`, `30.5kB`, `3 MB` or `1GB`."""
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*(B|kB|MB|GB)?", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes such as 512, 30kB or 3MB")
+    return int(float(found[1]) * {None: 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}[found[2]])
 
 
 def _add_recipe_flags(verb: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
@@ -886,6 +921,66 @@ def import_(chosen: argparse.Namespace) -> None:
     )
 
 
+def plan(chosen: argparse.Namespace) -> None:
+    """Print the largest size of a file that fits a device, what training on it takes and what can be expected of it.
+
+    Of the file, only the header is read.
+    """
+    from mipset import device
+    from mipset.tables import byte_count
+
+    source = device.open(chosen.file)
+    found = device.plan(source, **_limits(chosen))
+    training, expected = "unknown: the file does not say for how many epochs", "unknown: not measured at this size"
+    if found.epochs is not None:
+        pace = "" if found.seconds is None else f", {duration(found.seconds)} at {chosen.throughput:g} images/s"
+        training = f"{_count(found.epochs, 'epoch')} of {_count(found.images, 'image')}{pace}"
+    if found.expected is not None:
+        e = found.expected
+        how = "" if e.measured else ", from the sizes next to it"
+        expected = f"{e} ({e.network}; protocol {e.protocol}{how})"
+    elif chosen.epochs is not None:
+        expected = f"unknown: not measured at this size after {_count(chosen.epochs, 'epoch')}"
+    rows = {
+        "size": f"{found.size} of {source.about.ipc} images per class",
+        "file": byte_count(found.file_bytes),
+        "memory": f"about {byte_count(found.memory)} with batches of {chosen.batch}, and what the network needs",
+        "training": training,
+        "accuracy": expected,
+    }
+    for title, text in rows.items():
+        print(f"{title:<10}{text}")
+
+
+def fetch(chosen: argparse.Namespace) -> None:
+    """Get the first images of each class of a published file: as many as are asked for, or as many as fit.
+
+    Only their bytes are moved. Each is verified before FILE is written.
+    """
+    from mipset import device
+    from mipset.tables import byte_count
+
+    _refuse_to_overwrite(chosen.out, chosen.force)
+    limits = _limits(chosen)
+    given = [name for name in LIMITS if name != "batch" and limits[name] is not None]
+    if chosen.ipc is not None and given:
+        raise SettingError(f"--ipc and --{given[0]} both say how much to fetch: leave one out.")
+    with _Stages() as stages:
+        source = device.open(chosen.file, progress=partial(stages, "fetching"))
+        subset = source.prefix(device.plan(source, **limits).size if chosen.ipc is None else chosen.ipc)
+    subset.write(chosen.out)
+    print(
+        f"{chosen.out}: {subset.sizes[0]} of {source.about.ipc} images per class, "
+        f"{byte_count(chosen.out.stat().st_size)}"
+    )
+
+
+def _limits(chosen: argparse.Namespace) -> dict[str, Any]:
+    if chosen.seconds is not None and chosen.throughput is None:
+        raise SettingError("--seconds needs --throughput: how many images the device trains on in a second.")
+    return {name: getattr(chosen, name) for name in LIMITS}
+
+
 def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
     """List the datasets that can be condensed, and where they are; `mipset data fetch NAME` gets one."""
     from mipset.data import available
@@ -895,7 +990,7 @@ def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
         print(f"{entry.name}\n    {entry.description}\n    {state}")
 
 
-def fetch(chosen: argparse.Namespace) -> None:
+def fetch_data(chosen: argparse.Namespace) -> None:
     """Get a dataset into the cache folder (MIPSET_HOME, or the user's)."""
     from mipset.data import fetch
 

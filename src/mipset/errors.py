@@ -4,6 +4,9 @@ MipsetError             anything below; the command line prints it as one senten
 ├── SettingError        a recipe value or an argument that cannot be, or contradicts another
 ├── DataError           a dataset that is missing, incomplete, or not what it says it is
 ├── ArtifactError       a condensed-set file that is missing, truncated, altered, or from elsewhere
+├── RemoteError         a server that cannot be reached, breaks off, or answers something else than was asked for
+├── ChangedError        a file that is no longer the one that was opened
+├── BudgetError         not even one image per class fits into what there is
 ├── MissingExtraError   a part of mipset that needs a package which is not installed
 ├── NoCompilerError     the kernels cannot be compiled here
 ├── DivergedError       a value stopped being finite during condensation or evaluation
@@ -29,6 +32,18 @@ class DataError(MipsetError):
 
 class ArtifactError(MipsetError):
     """A condensed-set file that is missing, truncated, altered, or from elsewhere."""
+
+
+class RemoteError(MipsetError):
+    """A server that cannot be reached, breaks off, or answers something else than was asked for."""
+
+
+class ChangedError(MipsetError):
+    """A file that is no longer the one that was opened."""
+
+
+class BudgetError(MipsetError):
+    """Not even one image per class fits into what there is."""
 
 
 class MissingExtraError(MipsetError):

@@ -1,0 +1,41 @@
+"""Training images as a network is given them: decoded, and normalised with the mean and deviation of the file."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mipset.artifact import Description, Pixels
+from mipset.decoding import Decoder, Values
+from mipset.errors import ArtifactError
+
+Images = Values
+Labels = npt.NDArray[np.int64]
+
+
+class Normaliser:
+    """Gives the training images of a set one at a time."""
+
+    def __init__(self, said: Description) -> None:
+        height, width = said.shape[3:]
+        self._decoder = Decoder(said.factor, height, width)
+        self._mean, self._std = _scale(said)
+
+    @property
+    def images(self) -> int:
+        """Training images in one stored image."""
+        return self._decoder.images
+
+    def __call__(self, stored: Pixels, number: int) -> Images:
+        """Training image `number`, counted from 0, of a stored one [ch, h, w]."""
+        return (self._decoder(stored, number) - self._mean) / self._std
+
+
+def _scale(said: Description) -> tuple[Images, Images]:
+    """Mean and deviation of each channel, where normalising with them gives numbers."""
+    mean, std = np.array(said.mean), np.array(said.std)
+    with np.errstate(over="ignore"):
+        far = np.maximum(abs(mean), abs(1 - mean)) / std
+    if not np.all(far < np.finfo(np.float32).max / 2) or not np.all(np.float32(std) > 0):
+        raise ArtifactError(f"mean {said.mean} and std {said.std} cannot be normalised with in float32.")
+    return mean.astype(np.float32).reshape(-1, 1, 1), std.astype(np.float32).reshape(-1, 1, 1)

@@ -1,0 +1,63 @@
+"""Where a file is, and reading ranges of its bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from mipset.artifact import opened
+from mipset.errors import ArtifactError, ChangedError
+
+BLOCK = 1 << 16
+
+
+class Place(Protocol):
+    """A file that can be read in parts."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+
+    @property
+    def length(self) -> int | None:
+        """How many bytes it has, as far as is known after something was read."""
+
+    def blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop`, in order, as they come: all of them, or an error at the end."""
+
+
+class LocalFile:
+    """A file on this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path
+        with opened(path) as stream:
+            self._version = _version(stream.fileno())
+
+    @property
+    def length(self) -> int:
+        return self._version[0]
+
+    def blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        with opened(self._path) as stream:
+            if _version(stream.fileno()) != self._version:
+                raise ChangedError(f"{self.name} was changed since it was opened: open it again.")
+            stream.seek(start)
+            while start < stop:
+                block = stream.read(min(BLOCK, stop - start))
+                if not block:
+                    raise ArtifactError(
+                        f"{self.name} is not a whole safetensors file (it ends after {start:,} of {stop:,} bytes): "
+                        "fetch or make it again."
+                    )
+                start += len(block)
+                yield block
+
+
+def _version(handle: int) -> tuple[int, int, int]:
+    """What is another after a file was written again."""
+    state = os.fstat(handle)
+    return state.st_size, state.st_mtime_ns, state.st_ino

@@ -1,0 +1,153 @@
+"""The first images of each class: what a device trains on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, count, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mipset import artifact
+from mipset.artifact import Artifact, Pixels
+from mipset.device.normalising import Images, Labels, Normaliser
+from mipset.errors import SettingError
+from mipset.extras import missing
+from mipset.tables import byte_count
+
+if TYPE_CHECKING:
+    from torch.utils.data import TensorDataset
+
+    from mipset.device.source import Source
+
+Rank = tuple[Pixels, Labels]
+"""Images [k, ch, h, w] of one rank, and their classes."""
+
+
+class Subset:
+    """The first images of each class of a `Source`. It stays as it is: `grow` and `shrink` give another one.
+
+    Its `len(subset)` training images are numbered from 0: rank by rank, in a rank class by class, and in a stored image
+    tile by tile. They exist as floats only while they are used.
+    """
+
+    def __init__(self, source: Source, sizes: tuple[int, ...], ranks: Iterable[Rank]) -> None:
+        self.sizes = sizes  # of each class
+        self._source = source
+        self._ranks = list(_cut(ranks, sizes))
+        self._ends = list(accumulate(len(images) for images, _ in self._ranks))
+        self._training = Normaliser(source.about)
+
+    def __len__(self) -> int:
+        """Training images."""
+        return self._ends[-1] * self._training.images
+
+    def __repr__(self) -> str:
+        sizes = self.sizes[0] if len(set(self.sizes)) == 1 else list(self.sizes)
+        return f"<Subset of {self._source.name}: {sizes} images per class, {len(self)} to train on>"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pixels that are held; decoded at once, they are `factor`² · 4 times as many."""
+        return sum(images.nbytes for images, _ in self._ranks)
+
+    def grow(self, sizes: int | Sequence[int]) -> Subset:
+        """A larger subset; only the ranks that are not here yet are read."""
+        counts = self._source.counts(sizes)
+        if any(new < old for new, old in zip(counts, self.sizes, strict=True)):
+            raise SettingError(f"{self} cannot grow to {sizes}: shrink() makes it smaller.")
+        return self._source.prefix(counts)
+
+    def shrink(self, sizes: int | Sequence[int]) -> Subset:
+        """A smaller subset. The source lets go of the ranks that are not in it, in memory and in the cache folder.
+
+        Memory is free when this larger subset is no longer used either: `subset = subset.shrink(2)`.
+        """
+        counts = self._source.counts(sizes)
+        if any(new > old for new, old in zip(counts, self.sizes, strict=True)):
+            raise SettingError(f"{self} cannot shrink to {sizes}: grow() makes it larger.")
+        self._source.forget(max(counts))
+        return Subset(self._source, counts, self._ranks)
+
+    def take(self, numbers: Iterable[int]) -> tuple[Images, Labels]:
+        """The training images of these numbers, float32 [k, ch, h, w] and normalised, and their labels [k]."""
+        wanted = [int(number) for number in numbers]
+        if not all(0 <= number < len(self) for number in wanted):
+            raise IndexError(f"training images are numbered from 0 to {len(self) - 1}")
+        shape = (len(wanted), *self._source.about.shape[2:])
+        try:
+            images, labels = np.empty(shape, np.float32), np.empty(len(wanted), np.int64)
+        except (MemoryError, ValueError) as error:
+            needed = byte_count(4 * int(np.prod([float(side) for side in shape])))
+            raise SettingError(f"{shape[0]} images at once need {needed}: use batches().") from error
+        for place, number in enumerate(wanted):
+            stored, tile = divmod(number, self._training.images)
+            rank = bisect_right(self._ends, stored)
+            pixels, classes = self._ranks[rank]
+            row = stored - self._ends[rank]  # from the end of the rank, so below 0
+            images[place], labels[place] = self._training(pixels[row], tile), classes[row]
+        return images, labels
+
+    def arrays(self) -> tuple[Images, Labels]:
+        """All training images, float32 [len, ch, h, w] and normalised, and their labels, int64 [len]."""
+        return self.take(range(len(self)))
+
+    def batches(self, size: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Images, Labels]]:
+        """Shuffled batches: in each epoch every training image once, decoded when its batch is due.
+
+        An epoch is cut into as few batches as `size` allows, all of about one size: a last one of a few images would
+        count as much as a full one. Without end if `epochs` is None. The same seed gives the same batches.
+        """
+        for name, value, least in (("size", size, 1), ("epochs", epochs, 1), ("seed", seed, 0)):
+            if value is not None and value < least:
+                raise SettingError(f"{name} of batches cannot be {value}: it must be at least {least}.")
+        return self._batches(-(-len(self) // size), count() if epochs is None else range(epochs), seed)
+
+    def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Images, Labels]]:
+        ends = [len(self) * batch // number for batch in range(number + 1)]
+        for epoch in epochs:
+            order = np.random.default_rng([seed, epoch]).permutation(len(self))
+            for start, end in pairwise(ends):
+                yield self.take(order[start:end])
+
+    def torch(self) -> TensorDataset:
+        """All training images and labels as a dataset of torch, where it is installed."""
+        try:
+            import torch
+            from torch.utils.data import TensorDataset
+        except ImportError as error:
+            raise missing("torch", "Subset.torch()") from error
+        return TensorDataset(*map(torch.from_numpy, self.arrays()))
+
+    def artifact(self) -> Artifact:
+        """The set as `mipset.read` gives it, if it has as many images of each class."""
+        said = self._source.about.prefix(self._size("an Artifact"))
+        return said.with_images(np.stack([images for images, _ in self._ranks]))
+
+    def write(self, path: str | Path) -> None:
+        """Write a file of its own, whole or not at all, if there are as many images of each class."""
+        said = self._source.about.prefix(self._size("a file"))
+        artifact.write(path, said, (images for images, _ in self._ranks))
+
+    def _size(self, what: str) -> int:
+        """Images per class, where `what` is asked for, which has as many of each."""
+        size, *others = set(self.sizes)
+        if others:
+            raise SettingError(f"{what} has as many images of each class: take a prefix of one size for it.")
+        return size
+
+
+def whole(ranks: Iterable[Pixels]) -> Iterator[Rank]:
+    """Ranks [C, ch, h, w] with the classes of their images: all, in order."""
+    for images in ranks:
+        yield images, np.arange(len(images))
+
+
+def _cut(ranks: Iterable[Rank], sizes: Sequence[int]) -> Iterator[Rank]:
+    """What is left of ranks with so many images of each class."""
+    most = np.array(sizes)
+    for rank, (images, classes) in zip(range(max(sizes)), ranks, strict=False):
+        inside = most[classes] > rank
+        yield (images, classes) if inside.all() else (images[inside], classes[inside])

@@ -1,0 +1,196 @@
+"""A web server on this machine for tests: it keeps to the rules, counts what it sends, and misbehaves when asked to."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Fault = Callable[["Handler"], bool]
+"""What to do about a request; whether that was all."""
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves one file under every path. Each request takes one of the faults, as long as there are some."""
+
+    daemon_threads = True
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = content
+        self.etag: str | None = '"first"'
+        self.modified: str | None = None
+        self.conditional = True  # whether it looks at If-Match and If-Unmodified-Since
+        self.faults: list[Fault] = []
+        self.always: Fault | None = None
+        self.sent = 0  # bytes of bodies
+        self.requests: list[dict[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/set.safetensors"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that has seen enough hangs up: nothing to talk about."""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: Server
+    start: int  # of the bytes that were asked for
+    stop: int
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests are silent."""
+
+    def do_GET(self) -> None:
+        server = self.server
+        server.requests.append({name.title(): value for name, value in self.headers.items()})
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        self.start, self.stop = (int(found[1]), int(found[2]) + 1) if found else (0, len(server.content))
+        fault = server.faults.pop(0) if server.faults else server.always
+        if fault is not None and fault(self):
+            return
+        if server.conditional and not self._meets_conditions():
+            self.answer(412)
+        elif self.start >= len(server.content):
+            self.answer(416, headers={"Content-Range": f"bytes */{len(server.content)}"})
+        else:
+            self.part()
+
+    def _meets_conditions(self) -> bool:
+        tag, date = self.headers.get("If-Match"), self.headers.get("If-Unmodified-Since")
+        return tag in (None, self.server.etag) and date in (None, self.server.modified)
+
+    def part(self, most: int | None = None, claimed: str | None = None, length: str | None = None) -> bool:
+        """206 with what was asked for, or at most so many bytes of it, under its name or another."""
+        body = self.server.content[self.start : self.stop][:most]
+        whole = length or str(len(self.server.content))
+        named = claimed or f"bytes {self.start}-{self.start + len(body) - 1}/{whole}"
+        return self.answer(206, body, {"Content-Range": named})
+
+    def answer(
+        self, code: int, body: bytes = b"", headers: dict[str, str] | None = None, length: int | None = None
+    ) -> bool:
+        """One answer; of a body that is said to be longer than it is, the rest never comes."""
+        self.send_response(code)
+        validators = {"ETag": self.server.etag, "Last-Modified": self.server.modified}
+        named = {"Content-Length": str(len(body) if length is None else length), **validators, **(headers or {})}
+        for name, value in named.items():
+            if value is not None:
+                self.send_header(name, value)
+        self.end_headers()
+        self.send(body)
+        return True
+
+    def send(self, body: bytes) -> None:
+        self.server.sent += len(body)
+        self.wfile.write(body)
+
+
+def without_ranges(handler: Handler) -> bool:
+    """200 with the whole file, whatever was asked for."""
+    return handler.answer(200, handler.server.content)
+
+
+def in_chunks(handler: Handler) -> bool:
+    """200 with the whole file in chunks, without saying how long it is."""
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    for first in range(0, len(handler.server.content), 1000):
+        chunk = handler.server.content[first : first + 1000]
+        handler.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+    handler.wfile.write(b"0\r\n\r\n")
+    return True
+
+
+def until_closed(handler: Handler) -> bool:
+    """200 as in the old days: the body ends where the connection does."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.send(handler.server.content)
+    return True
+
+
+def hanging_up(handler: Handler) -> bool:
+    """No answer at all."""
+    handler.close_connection = True
+    return True
+
+
+def closing_after(count: int) -> Fault:
+    """Promise all and hang up after so many bytes."""
+
+    def fault(handler: Handler) -> bool:
+        content = handler.server.content
+        stop = min(handler.stop, len(content))
+        claimed = {"Content-Range": f"bytes {handler.start}-{stop - 1}/{len(content)}"}
+        return handler.answer(206, content[handler.start : stop][:count], claimed, stop - handler.start)
+
+    return fault
+
+
+def closing_whole_after(count: int) -> Fault:
+    """The same by a server that does not know ranges."""
+    return lambda handler: handler.answer(200, handler.server.content[:count], length=len(handler.server.content))
+
+
+def at_most(count: int) -> Fault:
+    """An honest part of what was asked for."""
+    return lambda handler: handler.part(count)
+
+
+def claiming(text: str) -> Fault:
+    """A part under another name."""
+    return lambda handler: handler.part(claimed=text)
+
+
+def with_status(code: int, **headers: str) -> Fault:
+    """An answer without a body."""
+    return lambda handler: handler.answer(code, headers=headers)
+
+
+def silent_for(seconds: float) -> Fault:
+    """Nothing for a while, then what was asked for."""
+    return then(lambda _: time.sleep(seconds))
+
+
+def stopping_for(seconds: float, after: int) -> Fault:
+    """The first bytes, then nothing for a while."""
+
+    def fault(handler: Handler) -> bool:
+        closing_after(after)(handler)
+        time.sleep(seconds)
+        return True
+
+    return fault
+
+
+def then(change: Callable[[Server], object]) -> Fault:
+    """Do something to the server before it answers."""
+
+    def fault(handler: Handler) -> bool:
+        change(handler.server)
+        return False
+
+    return fault
+
+
+@contextmanager
+def serving(content: bytes) -> Iterator[Server]:
+    """A server for a while."""
+    with Server(content) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
