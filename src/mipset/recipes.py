@@ -215,8 +215,9 @@ _CPU = PAPER_CIFAR10.replace(width=64, outer=20, inner=10, train_images=512, per
 RECIPES = {
     "demo": NamedRecipe(
         "fashion-mini",
-        _CPU.replace(width=32, outer=4, train_images=256, period=1, pixel_lr=0.02),
+        _CPU.replace(width=32, outer=4, train_images=256, period=1, pixel_lr=0.1),
         "under a minute on 2 cores; mean of sizes 1-10 (quick): none 73.6, mdc 74.0, every-prefix 74.2 %",
+        tuned={"every-prefix": {"pixel_lr": 1.0}},  # the best of 0.1, 0.3 and 1 on held-out images; 0.1 for the others
     ),
     "cifar10-cpu": NamedRecipe(
         "cifar10",
