@@ -85,6 +85,14 @@ class TestSettings:
         assert (recipe("demo").pixel_lr, recipe("demo", outer=4).outer) == (0.7, 4)
         assert recipe("demo", policy="every-prefix").pixel_lr == Recipe().pixel_lr
 
+    def test_balanced_and_plain_steps_are_tuned_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        tuned = {"every-prefix-balanced": {"pixel_lr": 0.5}, "every-prefix-plain": {"pixel_lr": 0.1}}
+        monkeypatch.setitem(RECIPES, "demo", NamedRecipe("fashion-mini", Recipe(), "", tuned))
+        rates = {name: METHODS[name].recipe("demo", {}).pixel_lr for name in METHODS if name.startswith("every")}
+        assert rates == {"every-prefix": 0.5, "every-prefix-size": 0.5, "every-prefix-plain": 0.1}
+        assert recipe("demo", policy="every-prefix").pixel_lr == 0.5
+        assert recipe("demo", policy="every-prefix", steps="plain").pixel_lr == 0.1
+
     def test_without_comparison_the_smallest_subset_always_counts(self) -> None:
         r = METHODS["mdc-smallest"].recipe("demo", {})
         policy = MostLearnableSubset(r.ipc, r.period)

@@ -152,7 +152,7 @@ class Method:
         """What a named recipe becomes for this method, with settings `given` to all methods that read them."""
         policy = self.settings["policy"]
         read = {key: value for key, value in given.items() if policy in ONLY_FOR.get(key, (policy,))}
-        return settled(name, (self.kind, policy), {**read, **self.settings})
+        return settled(name, (self.kind,), {**read, **self.settings})
 
 
 def _method(kind: str, text: str, way: Way | None = None, policy: str = "none", **settings: Any) -> Method:
