@@ -24,6 +24,7 @@ from PIL import Image
 import mipset
 import web
 from mipset import Accuracy, Artifact, checkpoint, cli, errors, evaluate, read
+from mipset.cli import condensing, evaluating, machine, shared
 from mipset.native import Kernels
 from mipset.recipes import RECIPES
 from mipset.tables import byte_count
@@ -418,7 +419,7 @@ class TestHelp:
                 assert action.help or not action.option_strings, action
 
     def test_protocols_are_those_of_evaluate(self) -> None:
-        assert set(cli.PROTOCOLS) == set(evaluate.PROTOCOLS)
+        assert set(shared.PROTOCOLS) == set(evaluate.PROTOCOLS)
 
 
 def parsers(top: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], argparse.ArgumentParser]:
@@ -456,29 +457,29 @@ class TestSizes:
         ],
     )
     def test_that_can_be(self, text: str | None, sizes: list[int]) -> None:
-        assert cli._sizes(text, 5) == sizes
+        assert shared.asked_sizes(text, 5) == sizes
 
     @pytest.mark.parametrize("text", ["", ",", "1,", "a", "1-", "-3", "1-2-3", "1.5", "1;2", "all", "1\u20133"])
     def test_that_cannot_be_read(self, text: str) -> None:
         with pytest.raises(errors.SettingError, match="write numbers such as 1-10 or 1,2,5"):
-            cli._sizes(text, 5)
+            shared.asked_sizes(text, 5)
 
     @pytest.mark.parametrize("text", ["0", "6", "1-6", "3-2", "0-2", "1,99999999999999999999"])
     def test_that_are_not_there(self, text: str) -> None:
         with pytest.raises(errors.SettingError, match="there are sizes 1 to 5"):
-            cli._sizes(text, 5)
+            shared.asked_sizes(text, 5)
 
 
 class TestRecipeChoice:
     def chosen(self, *arguments: str) -> mipset.Recipe:
-        return cli._recipe(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
+        return condensing._recipe(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
 
     def test_goes_by_the_dataset(self) -> None:
         assert self.chosen("fashion-mini") == RECIPES["demo"].recipe
         assert self.chosen("cifar10") == RECIPES["cifar10-cpu"].recipe
 
     def test_for_data_of_ones_own(self) -> None:
-        assert self.chosen("folder:pets") == RECIPES[cli.DEFAULT_RECIPE].recipe
+        assert self.chosen("folder:pets") == RECIPES[shared.DEFAULT_RECIPE].recipe
 
     def test_by_name(self) -> None:
         assert self.chosen("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -507,7 +508,7 @@ class TestNetworkChoice:
     def test_another_network_has_a_size_of_its_own(self, condensed: Path, given: list[str], network: str) -> None:
         chosen = cli.parser().parse_args(["evaluate", str(condensed), *given])
         data = mipset.load("fashion-mini")
-        assert str(cli._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
+        assert str(evaluating._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
 
 
 class TestOwnData:
@@ -1311,7 +1312,7 @@ class TestCompile:
     def test_longer_work_is_compiled(
         self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cli, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
         here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
         assert self.engine(tmp_path / "x") == "compiled kernels"
 
@@ -1323,7 +1324,7 @@ class TestCompile:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        monkeypatch.setattr(cli, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
         monkeypatch.setenv("CXX", "no-such-compiler")
         command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
         assert "no C++ compiler (no-such-compiler) here" in refusal(*command, "--compile", "on")
@@ -1447,7 +1448,7 @@ class TestResume:
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("mipset.cli.Progress.advance", interrupt)
+        monkeypatch.setattr("mipset.progress.Progress.advance", interrupt)
         with pytest.raises(SystemExit):
             cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
         assert capfd.readouterr().err == "mipset: interrupted; nothing was written.\n"

@@ -25,6 +25,7 @@ from PIL import Image
 
 import mipset
 from mipset import Artifact, cli, read
+from mipset.cli import files
 from mipset.decoding import decoded
 from mipset.errors import ArtifactError, MissingExtraError, SettingError
 from mipset.exports import FORMATS, export, header, npz, parquet, png, tensors, webdataset
@@ -560,7 +561,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
 
 class TestCommand:
     def test_knows_the_formats(self) -> None:
-        assert cli.EXPORTS == FORMATS
+        assert files.EXPORTS == FORMATS
 
     @pytest.mark.parametrize("to", FORMATS)
     def test_writes_every_format(self, tmp_path: Path, command: Command, to: str) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 import mipset
 from mipset import cli, imports, read
+from mipset.cli import files
 from mipset.data import facts
 from mipset.errors import ArtifactError, MipsetError, SettingError
 from mipset.imports import Imported, as_artifact, open_published, prefixes_of_tiles
@@ -485,8 +486,8 @@ class TestCommand:
         assert found.provenance["experiment"] == 1
 
     def test_knows_the_kinds(self) -> None:
-        assert cli.IMPORTS == imports.KINDS
-        assert cli.ORDERS == imports.ORDERS
+        assert files.IMPORTS == imports.KINDS
+        assert files.ORDERS == imports.ORDERS
 
 
 def test_facts_are_those_of_the_datasets() -> None:
