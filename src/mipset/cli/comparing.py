@@ -63,7 +63,7 @@ def add(verbs: Verbs) -> None:
     add_data_flags(verb)
     add_machine_flags(verb)
 
-    verb = add_verb(verbs, "methods", methods, "what `mipset compare` can compare")
+    add_verb(verbs, "methods", methods, "what `mipset compare` can compare")
 
 
 def compare(chosen: argparse.Namespace) -> None:
@@ -73,9 +73,8 @@ def compare(chosen: argparse.Namespace) -> None:
     seeds join the table.
     """
     refuse_torchrun("compare")
-    for flag in ("seeds", "networks", "epochs", "workers"):
-        at_least(1, flag, getattr(chosen, flag))
-    at_least(0, "evaluation_seed", chosen.evaluation_seed)
+    at_least(1, seeds=chosen.seeds, networks=chosen.networks, epochs=chosen.epochs, workers=chosen.workers)
+    at_least(0, evaluation_seed=chosen.evaluation_seed)
     if chosen.out is not None and chosen.out.is_file():
         raise SettingError(f"--out {chosen.out} is a file: name a folder, which need not be there yet.")
     experiment = _experiment(chosen)
@@ -101,7 +100,8 @@ def compare(chosen: argparse.Namespace) -> None:
         these = [result for result in results if result.network == network]
         print(f"accuracy in % on test images ({network}; protocol {these[0].protocol})")
         print(in_columns(accuracy_rows(rows(these))))
-        print(*overtaking(these), sep="\n", end="\n" if overtaking(these) else "")
+        for sentence in overtaking(these):
+            print(sentence)
     print(in_columns(cost_rows(rows(r for r in results if r.network == results[0].network))))
     print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
 

@@ -21,6 +21,8 @@ from mipset.cli.shared import (
     load,
     recipe_for,
     refuse_to_overwrite,
+    size_of,
+    titled,
 )
 from mipset.distributed import Team
 from mipset.errors import SettingError, TeamError
@@ -29,6 +31,7 @@ from mipset.progress import Progress, duration
 if TYPE_CHECKING:
     import torch
 
+    from mipset.artifact import Artifact
     from mipset.costs import Cost
     from mipset.data import Dataset
     from mipset.engines import Engine
@@ -72,7 +75,7 @@ def condense(chosen: argparse.Namespace) -> None:
     if chosen.out is None and not chosen.dry_run:
         raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
     if chosen.out is not None and team.leads:
-        refuse_to_overwrite(chosen.out, chosen.force)
+        refuse_to_overwrite(chosen)
     if chosen.dry_run and chosen.resume:
         raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
     if chosen.start is not None and chosen.init is not None:
@@ -118,13 +121,7 @@ def condense(chosen: argparse.Namespace) -> None:
     artifact = pack(step, recipe, real, made_by)
     artifact.write(chosen.out)
     waiting.unlink(missing_ok=True)
-    from mipset.tables import byte_count
-
-    print(
-        f"{chosen.out}: {artifact.ipc} images for each of {len(artifact.class_names)} classes, "
-        f"{byte_count(chosen.out.stat().st_size)}, in {duration(time.monotonic() - start)}\n"
-        f"next: mipset evaluate {chosen.out}"
-    )
+    print(f"{_written(artifact, chosen.out, start)}\nnext: mipset evaluate {chosen.out}")
 
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
@@ -191,8 +188,7 @@ def _tell_cost(
         "max_memory": f"about {byte_count(found.max_memory)}",
         "file": byte_count(packed_bytes(recipe, real, origin)),
     }
-    for title, text in rows.items():
-        print(f"{title:<12}{text}")
+    print(titled(rows))
     print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
 
@@ -204,7 +200,7 @@ def grow(chosen: argparse.Namespace) -> None:
     refuse_torchrun("grow")
     from mipset.artifact import read
 
-    refuse_to_overwrite(chosen.out, chosen.force)
+    refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)
     from mipset.condense import condense
@@ -224,19 +220,19 @@ def grow(chosen: argparse.Namespace) -> None:
     origin = {**artifact.provenance, "sha256": loaded.sha256, "dataset": public_name(loaded.name)}
     larger = pack(step, recipe, real, {**origin, "engine": str(engine), "grown_from": artifact.ipc})
     larger.write(chosen.out)
-    from mipset.tables import byte_count
+    print(f"{_written(larger, chosen.out, start)}; those of {chosen.file} are unchanged")
 
-    print(
-        f"{chosen.out}: {larger.ipc} images for each of {len(larger.class_names)} classes, "
-        f"{byte_count(chosen.out.stat().st_size)}, in {duration(time.monotonic() - start)}; "
-        f"those of {chosen.file} are unchanged"
+
+def _written(artifact: Artifact, out: Path, start: float) -> str:
+    return (
+        f"{out}: {artifact.ipc} images for each of {len(artifact.class_names)} classes, {size_of(out)}, "
+        f"in {duration(time.monotonic() - start)}"
     )
 
 
 def recipes(chosen: argparse.Namespace) -> None:
     """List the named recipes with their dataset and what they promise, or every setting of one."""
     from mipset.recipes import RECIPES, flag_of, recipe
-    from mipset.tables import in_columns
 
     if chosen.name is None:
         for name, named in RECIPES.items():
@@ -244,4 +240,5 @@ def recipes(chosen: argparse.Namespace) -> None:
         return
     settings = recipe(chosen.name)
     for f in fields(settings):
-        print(in_columns([[f"{flag_of(f.name)} {getattr(settings, f.name)}".ljust(36), f.metadata["help"]]]))
+        setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
+        print(f"{setting:<36}  {f.metadata['help']}")

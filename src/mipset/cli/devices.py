@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mipset.cli.shared import Parser, Stages, Verbs, add_verb, count, refuse_to_overwrite
+from mipset.cli.shared import Parser, Stages, Verbs, add_verb, count, refuse_to_overwrite, size_of, titled
 from mipset.errors import SettingError
 from mipset.progress import duration
 
@@ -74,8 +74,7 @@ def plan(chosen: argparse.Namespace) -> None:
         "training": training,
         "accuracy": expected,
     }
-    for title, text in rows.items():
-        print(f"{title:<10}{text}")
+    print(titled(rows))
 
 
 def fetch(chosen: argparse.Namespace) -> None:
@@ -84,9 +83,8 @@ def fetch(chosen: argparse.Namespace) -> None:
     Only their bytes are moved. Each is verified before FILE is written.
     """
     from mipset import device
-    from mipset.tables import byte_count
 
-    refuse_to_overwrite(chosen.out, chosen.force)
+    refuse_to_overwrite(chosen)
     limits = _limits(chosen)
     given = [name for name in LIMITS if name != "batch" and limits[name] is not None]
     if chosen.ipc is not None and given:
@@ -95,10 +93,7 @@ def fetch(chosen: argparse.Namespace) -> None:
         source = device.open(chosen.file, progress=partial(stages, "fetching"))
         subset = source.prefix(device.plan(source, **limits).size if chosen.ipc is None else chosen.ipc)
     subset.write(chosen.out)
-    print(
-        f"{chosen.out}: {subset.sizes[0]} of {source.about.ipc} images per class, "
-        f"{byte_count(chosen.out.stat().st_size)}"
-    )
+    print(f"{chosen.out}: {subset.sizes[0]} of {source.about.ipc} images per class, {size_of(chosen.out)}")
 
 
 def _limits(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from mipset.cli.shared import (
     count,
     dataset_of,
     refuse_to_overwrite,
+    size_of,
 )
 from mipset.errors import SettingError, choices
 from mipset.progress import Progress, duration
@@ -73,9 +74,9 @@ def evaluate(chosen: argparse.Namespace) -> None:
     refuse_torchrun("evaluate")
     from mipset.artifact import read
 
-    for flag in ("networks", "epochs", "width", "depth", "workers"):
-        at_least(1, flag, getattr(chosen, flag))
-    at_least(0, "seed", chosen.seed)
+    at_least(1, networks=chosen.networks, epochs=chosen.epochs, width=chosen.width, depth=chosen.depth)
+    at_least(1, workers=chosen.workers)
+    at_least(0, seed=chosen.seed)
     files = {path: read(path) for path in chosen.files}
     sizes = [asked_sizes(chosen.sizes, artifact.ipc) for artifact in files.values()]
     device = chosen_device(chosen)
@@ -186,16 +187,14 @@ def reorder(chosen: argparse.Namespace) -> None:
     """
     from mipset.artifact import read
 
-    for flag in ("epochs", "first", "best"):
-        at_least(1, flag, getattr(chosen, flag))
-    at_least(0, "seed", chosen.seed)
-    refuse_to_overwrite(chosen.out, chosen.force)
+    at_least(1, epochs=chosen.epochs, first=chosen.first, best=chosen.best)
+    at_least(0, seed=chosen.seed)
+    refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)
     start = time.monotonic()
     from mipset.evaluate import Architecture, learning_flops
     from mipset.selection import reorder
-    from mipset.tables import byte_count
 
     rule = chosen_protocol(chosen)
     ranks, classes = artifact.images.shape[:2]
@@ -216,6 +215,6 @@ def reorder(chosen: argparse.Namespace) -> None:
         )
     better.write(chosen.out)
     print(
-        f"{chosen.out}: the images of {chosen.file}, easiest first, {byte_count(chosen.out.stat().st_size)}, "
+        f"{chosen.out}: the images of {chosen.file}, easiest first, {size_of(chosen.out)}, "
         f"in {duration(time.monotonic() - start)}; next: mipset evaluate {chosen.file} {chosen.out}"
     )

@@ -15,8 +15,8 @@ from mipset.cli.shared import (
     load,
     refuse_to_destroy,
     refuse_to_overwrite,
+    size_of,
 )
-from mipset.errors import SettingError
 from mipset.progress import Progress
 
 IMPORTS = ("mdc", "dc")  # of imports, which needs torch
@@ -99,11 +99,11 @@ def audit(chosen: argparse.Namespace) -> None:
     """
     from mipset.artifact import read
 
-    at_least(1, "top", chosen.top)
-    at_least(0, "seed", chosen.seed)
+    at_least(1, top=chosen.top)
+    at_least(0, seed=chosen.seed)
     artifact = read(chosen.file)
-    if chosen.png is not None and chosen.png.exists() and chosen.png.samefile(chosen.file):
-        raise SettingError(f"--png {chosen.png} would overwrite the file itself: choose another name.")
+    if chosen.png is not None:
+        refuse_to_destroy(chosen.png, chosen.file, flag="--png")
     real = dataset_of(chosen, chosen.file, artifact)
     from mipset.audit import audit, pairs
     from mipset.tables import in_columns
@@ -141,12 +141,11 @@ def audit(chosen: argparse.Namespace) -> None:
 def slice_(chosen: argparse.Namespace) -> None:
     """Write the first N images of each class of FILE as a file of its own."""
     from mipset.artifact import read
-    from mipset.tables import byte_count
 
-    refuse_to_overwrite(chosen.out, chosen.force)
+    refuse_to_overwrite(chosen)
     part = read(chosen.file).prefix(chosen.size)
     part.write(chosen.out)
-    print(f"{chosen.out}: {part.ipc} images per class, {byte_count(chosen.out.stat().st_size)}")
+    print(f"{chosen.out}: {part.ipc} images per class, {size_of(chosen.out)}")
 
 
 def export(chosen: argparse.Namespace) -> None:
@@ -159,7 +158,6 @@ def export(chosen: argparse.Namespace) -> None:
     from mipset.artifact import read
     from mipset.decoding import decoded
     from mipset.exports import export
-    from mipset.tables import byte_count
 
     refuse_to_destroy(chosen.out, chosen.file)
     artifact = read(chosen.file)
@@ -168,10 +166,9 @@ def export(chosen: argparse.Namespace) -> None:
     if chosen.decoded:
         artifact = decoded(artifact)
     export(artifact, chosen.to, chosen.out, force=chosen.force)
-    written = [file.stat().st_size for file in (chosen.out.rglob("*.*") if chosen.out.is_dir() else [chosen.out])]
     print(
         f"{chosen.out}: {count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{byte_count(sum(written))}"
+        f"{size_of(chosen.out)}"
     )
 
 
@@ -181,10 +178,9 @@ def import_(chosen: argparse.Namespace) -> None:
     It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
     """
     refuse_to_destroy(chosen.out, chosen.file)
-    refuse_to_overwrite(chosen.out, chosen.force)
+    refuse_to_overwrite(chosen)
     from mipset.data import facts
     from mipset.imports import as_artifact, open_published
-    from mipset.tables import byte_count
 
     published = open_published(chosen.file, chosen.labels, chosen.experiment)
     loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
@@ -193,6 +189,6 @@ def import_(chosen: argparse.Namespace) -> None:
     found.artifact.write(chosen.out)
     print(
         f"{chosen.out}: {count(found.artifact.ipc, 'image')} for each of {len(about.class_names)} classes, "
-        f"{byte_count(chosen.out.stat().st_size)}; {100 * found.cut_off:.2g} % of their values were outside of what a "
+        f"{size_of(chosen.out)}; {100 * found.cut_off:.2g} % of their values were outside of what a "
         f"byte can hold, and were cut off\nnext: mipset evaluate {chosen.out}"
     )

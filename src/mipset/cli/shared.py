@@ -95,12 +95,13 @@ def chosen_protocol(chosen: argparse.Namespace) -> Protocol:
     return protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
 
 
-def at_least(least: int, name: str, value: int | None) -> None:
-    """Refuse a number that is too small, if one was given."""
+def at_least(least: int, **values: int | None) -> None:
+    """Refuse numbers that are too small, by the names of their flags; None is one that was not given."""
     from mipset.recipes import flag_of
 
-    if value is not None and value < least:
-        raise SettingError(f"{flag_of(name)} cannot be {value}: it must be at least {least}.")
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise SettingError(f"{flag_of(name)} cannot be {value}: it must be at least {least}.")
 
 
 def asked_sizes(text: str | None, ipc: int) -> list[int]:
@@ -126,15 +127,15 @@ def numbers(flag: str, text: str, most: int, choice: str) -> list[int]:
     return sorted(found)
 
 
-def refuse_to_overwrite(path: Path, force: bool) -> None:
-    """Say before any work is done that a file cannot be written, or not without --force."""
+def refuse_to_overwrite(chosen: argparse.Namespace) -> None:
+    """Say before any work is done that --out cannot be written, or not without --force."""
     from mipset.files import refuse_to_overwrite
 
-    refuse_to_overwrite(path, force)
+    refuse_to_overwrite(chosen.out, chosen.force)
 
 
 def refuse_to_destroy(out: Path, source: Path, flag: str = "--out") -> None:
-    """Not even with --force is a file replaced by something that is no file of ours, or less than it."""
+    """Not even with --force is the file that is read written over."""
     if out.exists() and source.exists() and out.samefile(source):
         raise SettingError(f"{flag} {out} would overwrite the file itself: choose another name.")
 
@@ -143,7 +144,7 @@ def load(name: str, size: int | None, split_seed: int) -> Dataset:
     """A real dataset, with a bar where that takes long."""
     from mipset.data import load
 
-    at_least(0, "split_seed", split_seed)
+    at_least(0, split_seed=split_seed)
     with Stages() as stages:
         return load(name, size=size, seed=split_seed, progress=stages)
 
@@ -195,6 +196,19 @@ class Stages:
 def count(number: int, what: str) -> str:
     """`1 image`, `2 images`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def size_of(path: Path) -> str:
+    """`30.7 kB`: how large a file is, or all files of a folder."""
+    from mipset.tables import byte_count
+
+    return byte_count(sum(file.stat().st_size for file in (path.rglob("*.*") if path.is_dir() else [path])))
+
+
+def titled(rows: Mapping[str, str]) -> str:
+    """A line for each text, behind its title; the texts are in one column."""
+    width = max(map(len, rows)) + 2
+    return "\n".join(f"{title:<{width}}{text}" for title, text in rows.items())
 
 
 def say(sentence: str) -> None:
