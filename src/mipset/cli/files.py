@@ -19,7 +19,7 @@ from mipset.cli.shared import (
 )
 from mipset.progress import Progress
 
-IMPORTS = ("mdc", "dc")  # of imports, which needs torch
+IMPORTS = ("mdc", "dc")  # of imports, which needs torch; a test keeps the two alike
 ORDERS = ("tiles", "images")
 EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # of exports, which needs numpy; likewise
 

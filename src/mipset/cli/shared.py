@@ -73,7 +73,7 @@ def add_protocol_flags(verb: Parser, default: str = "quick", seed: str = "--seed
 
 
 def recipe_for(dataset: str) -> str:
-    """The name of the first recipe that was made for a dataset."""
+    """The name of the first recipe that was made for a dataset, or of the one for all others."""
     from mipset.recipes import RECIPES
 
     fitting = [name for name, named in RECIPES.items() if named.dataset == dataset]
