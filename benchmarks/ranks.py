@@ -20,6 +20,7 @@ import noise
 import numpy as np
 
 from mipset import cli
+from mipset.cli import condensing
 from mipset.progress import Progress
 
 ROUNDS, INNER = 2, 5
@@ -77,7 +78,7 @@ def measured(width: int) -> dict[int, tuple[float, float]]:
 
 def main() -> None:
     if "condense" in sys.argv:
-        setattr(cli, "Progress", Timed)  # noqa: B010
+        setattr(condensing, "Progress", Timed)  # noqa: B010
         cli.main(sys.argv[1:])
     width = int((*sys.argv[1:], "64")[0])
     found = measured(width)

@@ -1,12 +1,20 @@
-"""A toy dataset that a small network learns in a moment, and settings small enough for tests."""
+"""What tests share: a toy dataset that a small network learns in a moment, settings small enough for it, and commands
+that run in this process."""
 
 from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
+import mipset
+from commands import Here, save_npz, sentence
+from mipset import Artifact, cli
 from mipset.data import Dataset, Split
 from mipset.errors import NoCompilerError
 from mipset.native import Kernels
@@ -51,3 +59,69 @@ def kernels() -> Kernels:
 def recipe() -> Recipe:
     """A run of a fraction of a second."""
     return TOY
+
+
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str]) -> Here:
+    """A command run in this process, which saves the seconds that importing torch takes; gives what it printed."""
+
+    def run_here(*arguments: object) -> str:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        shown = capfd.readouterr()
+        assert ended.value.code == 0, shown.err
+        return shown.out
+
+    return run_here
+
+
+@pytest.fixture
+def refusal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    """The same for a command that must be refused with one sentence, and must not write anything."""
+
+    def refuse(*arguments: object) -> str:
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        shown = capfd.readouterr()
+        assert ended.value.code == 2
+        assert shown.out == ""
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+        return sentence(shown.err)
+
+    return refuse
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A dataset of one's own: three classes of 8 x 8 grey pixels."""
+    return save_npz(tmp_path / "pets.npz")
+
+
+@pytest.fixture
+def condensed(tmp_path: Path) -> Path:
+    """A file that says it was condensed from fashion-mini, and need not be good."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 10, 1, 28, 28), dtype=np.uint8)
+    data = mipset.load("fashion-mini")
+    path = tmp_path / "set.safetensors"
+    Artifact(
+        images=pixels,
+        factor=1,
+        mean=data.mean,
+        std=data.std,
+        class_names=data.class_names,
+        recipe={"network": "convnet", "width": 4, "depth": 2},
+        provenance={"dataset": "fashion-mini", "sha256": data.sha256, "size": None, "split_seed": 0},
+    ).write(path)
+    return path
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that a test has started, none of which outlives it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

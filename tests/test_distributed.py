@@ -210,8 +210,8 @@ def assert_images_close(found: Path, expected: Path) -> None:
 PROMISES = """
 import argparse, torch
 from pathlib import Path
-from mipset import cli
 from mipset.augment import IDC, Operation
+from mipset.cli import machine
 from mipset.distributed import joined
 from mipset.networks import ConvNet, fresh
 from mipset.training import TrainingRule
@@ -244,8 +244,8 @@ with joined() as team:
     for content in (b"", b"x", bytes(range(256)) * 5000):
         assert team.first(lambda: content if team.rank == 0 else 1 / 0) == content
     team.agree({"--seed": "0"})
-    cli._device(argparse.Namespace(team=team, device="auto", threads=None))
-    assert torch.get_num_threads() == max(1, cli._cores() // 3)
+    machine.chosen_device(argparse.Namespace(team=team, device="auto", threads=None))
+    assert torch.get_num_threads() == max(1, machine._cores() // 3)
     optimiser = rule.optimiser(fresh(lambda: ConvNet(3, 4, (8, 8), 6, 2), 1, CPU))  # brings in the last of torch
 left = [Path(task, "comm").read_text() for task in Path("/proc/self/task").glob("*")]
 assert not any("gloo" in name for name in left), left  # a thread that is left may end the process in its own way

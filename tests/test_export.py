@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,14 +24,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import mipset
-from mipset import Artifact, cli, read
+from commands import GOLDEN, WITHOUT_TORCH, Here, done, run
+from mipset import Artifact, read
+from mipset.cli import files
 from mipset.decoding import decoded
 from mipset.errors import ArtifactError, MissingExtraError, SettingError
 from mipset.exports import FORMATS, export, header, npz, parquet, png, tensors, webdataset
 from mipset.exports.names import CLASSES, LONGEST, distinct, folder_names, identifier
 
-GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
-SOURCE = str(Path(mipset.__file__).parents[1])
 FILES = [name for name in FORMATS if name != "png"]
 
 HOSTILE = [
@@ -530,57 +530,32 @@ class TestAll:
 
     @pytest.mark.parametrize("to", ["png", "npz", "c"])
     def test_some_need_no_torch(self, tmp_path: Path, to: str) -> None:
-        code = "import sys; sys.modules['torch'] = None; from mipset.cli import main; main(sys.argv[1:])"
-        command = ["export", str(GOLDEN), "--to", to, "--out", "out", "--decoded"]
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, *command],
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            check=True,
-            cwd=tmp_path,
-            capture_output=True,
-        )
+        done(run("export", GOLDEN, "--to", to, "--out", "out", "--decoded", code=WITHOUT_TORCH, cwd=tmp_path))
         assert (tmp_path / "out").exists()
-
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str]) -> Command:
-    """The command line in this process: its exit code, and what it printed."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            cli.main([str(argument) for argument in arguments])
-        shown = capfd.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return run
 
 
 class TestCommand:
     def test_knows_the_formats(self) -> None:
-        assert cli.EXPORTS == FORMATS
+        assert files.EXPORTS == FORMATS
 
     @pytest.mark.parametrize("to", FORMATS)
-    def test_writes_every_format(self, tmp_path: Path, command: Command, to: str) -> None:
-        code, said, _ = command("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
-        assert code == 0
+    def test_writes_every_format(self, tmp_path: Path, here: Here, to: str) -> None:
+        said = here("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
         assert re.fullmatch(rf"{tmp_path / 'out'}: 3 images for each of 2 classes, [\d.]+ k?B\n", said)
 
-    def test_sizes_and_decoding(self, tmp_path: Path, command: Command) -> None:
+    def test_sizes_and_decoding(self, tmp_path: Path, here: Here) -> None:
         out = tmp_path / "out.npz"
-        assert command("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 1)[0] == 0
+        here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 1)
         whole = read(GOLDEN)
         with np.load(out) as arrays:
             np.testing.assert_array_equal(arrays["images"], whole.images[0])
-        assert command("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 2, "--decoded", "--force")[0] == 0
+        here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 2, "--decoded", "--force")
         with np.load(out) as arrays:
             np.testing.assert_array_equal(arrays["images"], row_by_row(decoded(whole.prefix(2))))
             assert arrays["labels"].tolist() == [0, 1] * 8
             assert arrays["factor"] == 1
 
-    def test_refusals_are_one_sentence(self, tmp_path: Path, command: Command) -> None:
+    def test_refusals_are_one_sentence(self, tmp_path: Path, refusal: Here) -> None:
         own = tmp_path / "own.safetensors"
         shutil.copy(GOLDEN, own)
         taken = tmp_path / "taken"
@@ -596,10 +571,6 @@ class TestCommand:
             ((own, "--to", "npz"), "required: --out"),
             ((own, "--out", new), "required: --to"),
         ):
-            code, said, complained = command("export", *arguments)
-            assert (code, said) == (2, "")
-            assert complained.startswith("mipset: ")
-            assert complained.count("\n") == 1
-            assert reason in complained
+            assert reason in refusal("export", *arguments)
         assert names(tmp_path) == {"own.safetensors", "taken"}
         assert own.read_bytes() == GOLDEN.read_bytes()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,14 +19,15 @@ from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
 import mipset
-from mipset import cli, imports, read
+from commands import Here, done, run
+from mipset import imports, read
+from mipset.cli import files
 from mipset.data import facts
 from mipset.errors import ArtifactError, MipsetError, SettingError
 from mipset.imports import Imported, as_artifact, open_published, prefixes_of_tiles
 from mipset.synthetic import formation, to_uint8
 
 DATA = Path(__file__).parent / "data"
-SOURCE = str(Path(mipset.__file__).parents[1])
 some = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -403,16 +401,6 @@ class TestBadFiles:
 class TestCommand:
     """The real command at toy size: what was published as condensed from Fashion-MNIST."""
 
-    def run(self, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-m", "mipset", *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
     def clothes(self, path: Path) -> Path:
         about = facts("fashion-mini")
         assert about is not None
@@ -422,9 +410,7 @@ class TestCommand:
     def test_from_a_release_to_an_accuracy(self, tmp_path: Path) -> None:
         self.clothes(tmp_path / "data_2000.pt")
         command = ("import", "data_2000.pt", "--kind", "mdc", "--factor", 2, "--dataset", "fashion-mini", "--out", "a")
-        done = self.run(*command, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        first, second = done.stdout.splitlines()
+        first, second = done(run(*command, cwd=tmp_path)).splitlines()
         assert first.startswith("a: 2 images for each of 10 classes, 1")
         assert first.endswith("kB; 0 % of their values were outside of what a byte can hold, and were cut off")
         assert second == "next: mipset evaluate a"
@@ -432,11 +418,10 @@ class TestCommand:
         assert found.factor == 2
         assert found.provenance["dataset"] == "fashion-mini"
         brief = ("--networks", 1, "--epochs", 1, "--threads", 1, "--workers", 1, "--width", 4, "--sizes", 1, "--save")
-        done = self.run("evaluate", "a", *brief, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        done(run("evaluate", "a", *brief, cwd=tmp_path))
         assert [point.size for point in read(tmp_path / "a").accuracy] == [1]
 
-    def test_refusals(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_refusals(self, tmp_path: Path, refusal: Here) -> None:
         path = self.clothes(tmp_path / "x.pt")
         (tmp_path / "taken").touch()
         new = ("--out", tmp_path / "new")
@@ -452,17 +437,10 @@ class TestCommand:
             ((path, "--kind", "kip", "--dataset", "fashion-mini", *new), "invalid choice: 'kip'"),
             ((path, *mdc, *new), "required: --dataset"),
         ):
-            with pytest.raises(SystemExit) as ended:
-                cli.main(["import", *map(str, arguments)])
-            shown = capfd.readouterr()
-            assert ended.value.code == 2
-            assert shown.out == ""
-            assert shown.err.startswith("mipset: ")
-            assert shown.err.count("\n") == 1
-            assert reason in shown.err
+            assert reason in refusal("import", *arguments)
         assert {entry.name for entry in tmp_path.iterdir()} == {"x.pt", "taken"}
 
-    def test_your_own_dataset(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_your_own_dataset(self, tmp_path: Path, here: Here) -> None:
         """Any that can be loaded: its mean and std are what the images were normalised with."""
         rng = np.random.default_rng(0)
         arrays = {
@@ -476,17 +454,15 @@ class TestCommand:
         path = saved(tmp_path / "x.pt", {"data": [[normalised(images), labels]] * 2})
         out = tmp_path / "out"
         command = ["import", path, "--kind", "dc", "--experiment", 1, "--dataset", f"npz:{tmp_path / 'pets.npz'}"]
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*map(str, command), "--out", str(out)])
-        assert ended.value.code == 0, capfd.readouterr().err
+        here(*command, "--out", out)
         found = read(out)
         assert found.mean == TOY.mean
         assert found.provenance["dataset"] == "npz:pets.npz"
         assert found.provenance["experiment"] == 1
 
     def test_knows_the_kinds(self) -> None:
-        assert cli.IMPORTS == imports.KINDS
-        assert cli.ORDERS == imports.ORDERS
+        assert files.IMPORTS == imports.KINDS
+        assert files.ORDERS == imports.ORDERS
 
 
 def test_facts_are_those_of_the_datasets() -> None:

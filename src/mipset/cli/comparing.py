@@ -1,0 +1,185 @@
+"""Methods side by side: `compare` them, and the `methods` that can be compared."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mipset.cli.machine import Engines, add_machine_flags, chosen_device, refuse_torchrun, workers
+from mipset.cli.shared import (
+    Verbs,
+    add_data_flags,
+    add_protocol_flags,
+    add_recipe_flags,
+    add_verb,
+    asked_sizes,
+    at_least,
+    chosen_protocol,
+    count,
+    given_settings,
+    load,
+    numbers,
+    recipe_for,
+)
+from mipset.errors import SettingError
+from mipset.progress import Progress, duration
+
+if TYPE_CHECKING:
+    from mipset.experiments import Experiment
+
+
+MOST_OUTER = 1_000_000
+LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
+
+
+def add(verbs: Verbs) -> None:
+    """The verbs of this module and their flags."""
+    verb = add_verb(verbs, "compare", compare, "methods side by side, in one table")
+    verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset's")
+    verb.add_argument(
+        "--methods",
+        metavar="NAMES",
+        default="c,mdc,every-prefix",
+        help="such as c,mdc:pixel-lr=0.03,a; `mipset methods` lists them (default: c,mdc,every-prefix)",
+    )
+    verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations for each method (default: 1)")
+    verb.add_argument("--out", metavar="DIR", type=Path, help="folder of the results (default: compare-RECIPE)")
+    verb.add_argument("--data", metavar="DATASET", help="in place of the recipe's")
+    verb.add_argument(
+        "--held-out", metavar="SHARE", type=float, help="test on this share of the training images: for choosing"
+    )
+    verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
+    verb.add_argument("--at", metavar="T,T", help="evaluate after these outer iterations too, such as 2,5,10")
+    verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
+    add_protocol_flags(verb, seed="--evaluation-seed")
+    verb.add_argument(
+        "--evaluate-with", metavar="NAMES", help="architectures, such as convnet,resnet (default: as condensed with)"
+    )
+    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one for each core)")
+    verb.add_argument("--dry-run", action="store_true", help="say what is left to do and what it costs, and do nothing")
+    add_recipe_flags(verb, without=LEFT_TO_METHODS)
+    add_data_flags(verb)
+    add_machine_flags(verb)
+
+    add_verb(verbs, "methods", methods, "what `mipset compare` can compare")
+
+
+def compare(chosen: argparse.Namespace) -> None:
+    """Condense with every method and seed, evaluate every size, and write one table.
+
+    Finished cells of DIR are not run again: the same command goes on where it was interrupted, and further methods or
+    seeds join the table.
+    """
+    refuse_torchrun("compare")
+    at_least(1, seeds=chosen.seeds, networks=chosen.networks, epochs=chosen.epochs, workers=chosen.workers)
+    at_least(0, evaluation_seed=chosen.evaluation_seed)
+    if chosen.out is not None and chosen.out.is_file():
+        raise SettingError(f"--out {chosen.out} is a file: name a folder, which need not be there yet.")
+    experiment = _experiment(chosen)
+    if chosen.dry_run:
+        _tell_grid(experiment)
+        return
+    cells = experiment.cells
+    with Progress(f"comparing on {experiment.data.name}", experiment.work(cells)) as bar:
+        try:
+            for amount, note in experiment.run():
+                bar.advance(amount, note)
+        except KeyboardInterrupt as interrupt:
+            done = sum(not experiment.missing(cell) for cell in cells)
+            raise KeyboardInterrupt(
+                f"interrupted; {done} of {count(len(cells), 'cell')} finished: the same command goes on from there."
+            ) from interrupt
+    experiment.write_tables()
+    from mipset.results import accuracy_rows, cost_rows, overtaking, rows
+    from mipset.tables import in_columns
+
+    results = experiment.results()
+    for network in dict.fromkeys(result.network for result in results):
+        these = [result for result in results if result.network == network]
+        print(f"accuracy in % on test images ({network}; protocol {these[0].protocol})")
+        print(in_columns(accuracy_rows(rows(these))))
+        for sentence in overtaking(these):
+            print(sentence)
+    print(in_columns(cost_rows(rows(r for r in results if r.network == results[0].network))))
+    print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
+
+
+def _experiment(chosen: argparse.Namespace) -> Experiment:
+    from mipset.experiments import Experiment
+    from mipset.methods import methods
+    from mipset.recipes import RECIPES
+
+    name, dataset = chosen.recipe, chosen.data
+    if name not in RECIPES:
+        name, dataset = recipe_for(chosen.recipe), chosen.data or chosen.recipe
+    asked = methods(chosen.methods)
+    given = given_settings(chosen, without=LEFT_TO_METHODS)
+    first = given.pop("seed", 0)
+    device = chosen_device(chosen)
+    real = load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
+    remark = ""
+    if chosen.held_out is not None:
+        real = real.held_out(chosen.held_out, 0)
+        remark = f"The test images are a share of {chosen.held_out:g} of the training images, which was held out."
+    ipc = min(method.recipe(name, given).ipc for method in asked)
+    experiment = Experiment(
+        folder=chosen.out or Path(f"compare-{Path(chosen.recipe).name}"),
+        name=name,
+        data=real,
+        methods=asked,
+        seeds=range(first, first + chosen.seeds),
+        sizes=asked_sizes(chosen.sizes, ipc),
+        protocol=chosen_protocol(chosen),
+        networks=chosen.networks,
+        architectures=chosen.evaluate_with.split(",") if chosen.evaluate_with else (),
+        given=given,
+        at=numbers("--at", chosen.at, MOST_OUTER, f"outer iterations go from 1 to {MOST_OUTER:,}") if chosen.at else (),
+        evaluation_seed=chosen.evaluation_seed,
+        device=device,
+        workers=workers(chosen, device),
+        remark=remark,
+    )
+    engine = Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells))
+    return replace(experiment, engine=engine)
+
+
+def _tell_grid(experiment: Experiment) -> None:
+    """What `compare` would do, once it is known that it could."""
+    from mipset.tables import byte_count, in_columns
+
+    cells = experiment.cells
+    seconds = experiment.seconds(cells)
+    lines = [["method", "seed", "condensations to run", "evaluations to run", "time"]]
+    for cell in cells:
+        left = len(experiment.runs_left([cell]))
+        scores = len(experiment.missing(cell)) * len(experiment.sizes) * experiment.networks
+        lines.append(
+            [
+                cell.method.name,
+                str(cell.recipe.seed),
+                f"{left} of {len(cell.runs)}, {cell.recipe.outer} x {cell.recipe.inner}" if cell.runs else "none",
+                str(scores),
+                duration(seconds([cell])) if scores else "done",
+            ]
+        )
+    print(in_columns(lines))
+    print(
+        f"about {duration(seconds(cells))} in all on this machine (what methods share is run once), "
+        f"and about {byte_count(experiment.max_memory)} of memory"
+    )
+    print(f"nothing was run: leave out --dry-run to do it, in {experiment.folder}")
+
+
+def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
+    """List the methods that `mipset compare` knows, and the groups of them that make the paper's tables.
+
+    A method can have settings of its own behind colons: mdc:pixel-lr=0.03:freeze=never.
+    """
+    from mipset.methods import GROUPS, METHODS
+
+    for name, method in METHODS.items():
+        print(f"{name}\n    {method.text}")
+    for name, members in GROUPS.items():
+        print(f"{name}\n    {', '.join(members)}")

@@ -1,0 +1,244 @@
+"""Making condensed sets: `condense`, `grow`, and the `recipes` that both start from."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mipset import __version__
+from mipset.cli.machine import Engines, add_machine_flags, chosen_device, refuse_torchrun
+from mipset.cli.shared import (
+    Verbs,
+    add_data_flags,
+    add_recipe_flags,
+    add_verb,
+    count,
+    dataset_of,
+    given_settings,
+    load,
+    recipe_for,
+    refuse_to_overwrite,
+    size_of,
+    titled,
+)
+from mipset.distributed import Team
+from mipset.errors import SettingError, TeamError
+from mipset.progress import Progress, duration
+
+if TYPE_CHECKING:
+    import torch
+
+    from mipset.artifact import Artifact
+    from mipset.costs import Cost
+    from mipset.data import Dataset
+    from mipset.engines import Engine
+    from mipset.recipes import Recipe
+
+
+def add(verbs: Verbs) -> None:
+    """The verbs of this module and their flags."""
+    verb = add_verb(verbs, "condense", condense, "condense a dataset into one file")
+    verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
+    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
+    verb.add_argument(
+        "--recipe", metavar="NAME", help="settings to start from (default: made for DATASET, else cifar10-cpu)"
+    )
+    add_recipe_flags(verb)
+    verb.add_argument("--start", metavar="FILE", type=Path, help="a condensed set whose images to start from")
+    add_data_flags(verb)
+    add_machine_flags(verb)
+    verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
+    verb.add_argument("--dry-run", action="store_true", help="say what it would cost, and do nothing (needs no --out)")
+    verb.add_argument("--force", action="store_true", help="overwrite FILE")
+
+    verb = add_verb(verbs, "grow", grow, "more images or classes beside those of a file")
+    verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    verb.add_argument("--data", metavar="DATASET", help="the real images (default: named in the file)")
+    add_recipe_flags(verb)
+    add_machine_flags(verb)
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
+
+    verb = add_verb(verbs, "recipes", recipes, "named settings and what they promise")
+    verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this one")
+
+
+def condense(chosen: argparse.Namespace) -> None:
+    """Condense DATASET into one file, of which every prefix is a training set.
+
+    Several processes share the work if torchrun starts them: torchrun --nproc-per-node 2 -m mipset condense ...
+    """
+    team: Team = chosen.team
+    if chosen.out is None and not chosen.dry_run:
+        raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
+    if chosen.out is not None and team.leads:
+        refuse_to_overwrite(chosen)
+    if chosen.dry_run and chosen.resume:
+        raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
+    if chosen.start is not None and chosen.init is not None:
+        raise SettingError("--init and --start both say what to start from: leave one out.")
+    recipe = _recipe(chosen)
+    device = chosen_device(chosen)
+    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
+    real = load(chosen.dataset, **loaded_with)
+    from mipset.checkpoint import Kept
+    from mipset.recipes import assemble, flag_of, pack
+
+    first, origin = _first_pixels(chosen.start, recipe, real)
+    engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
+    made_by = {**loaded_with, **origin, "engine": str(engine)}
+    if chosen.dry_run:
+        _tell_cost(recipe, real, device, engine, first, made_by)
+        return
+    parts = assemble(recipe, real, device, first, engine, team)
+    waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
+    sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
+    flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
+    team.agree(
+        {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
+    )
+    kept = Kept(waiting, parts, recipe, sources, str(engine))
+    if chosen.resume:
+        kept.resume()
+    if kept.done == recipe.outer:
+        raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
+    start = time.monotonic()
+    step = None
+    with Progress(f"condensing {real.name}", 1.0, kept.done / recipe.outer) as bar:
+        try:
+            for step in kept.steps():
+                note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
+                bar.advance(step.share - bar.done, note)
+        except (KeyboardInterrupt, TeamError) as stop:
+            how = f"add --resume to go on after outer iteration {kept.done}" if kept.done else "nothing was written"
+            raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}; {how}.") from stop
+    assert step is not None
+    if not team.leads:
+        return
+    artifact = pack(step, recipe, real, made_by)
+    artifact.write(chosen.out)
+    waiting.unlink(missing_ok=True)
+    print(f"{_written(artifact, chosen.out, start)}\nnext: mipset evaluate {chosen.out}")
+
+
+def _recipe(chosen: argparse.Namespace) -> Recipe:
+    """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
+    from mipset.recipes import recipe
+
+    return recipe(chosen.recipe or recipe_for(chosen.dataset), **given_settings(chosen))
+
+
+def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any, dict[str, str]]:
+    """The images to start from and what to remember of them, if a file was given."""
+    if path is None:
+        return None, {}
+    import hashlib
+
+    import torch
+
+    from mipset.artifact import read
+
+    given = read(path)
+    if given.factor != recipe.factor:
+        raise SettingError(f"{path} has --factor {given.factor}, not {recipe.factor}: use the same to start from it.")
+    if given.class_names != real.class_names:
+        raise SettingError(f"{path} has other classes than {real.name}: start from a set of the same classes.")
+    return torch.from_numpy(given.images), {"start": hashlib.sha256(given.images.tobytes()).hexdigest()}
+
+
+def _cost(recipe: Recipe, real: Dataset) -> Cost:
+    from mipset.costs import cost
+
+    return cost(recipe, real.shape, real.classes, len(real.train), len(real.test))
+
+
+def _tell_cost(
+    recipe: Recipe,
+    real: Dataset,
+    device: torch.device,
+    engine: Engine,
+    first: torch.Tensor | None,
+    origin: dict[str, Any],
+) -> None:
+    """What `condense` would do, once it is known that it could."""
+    import torch
+
+    from mipset.costs import timed
+    from mipset.recipes import check_fit, given_pixels, packed_bytes
+    from mipset.tables import byte_count, flop_count
+
+    check_fit(recipe, real)
+    if first is not None:
+        given_pixels(first, (recipe.ipc, real.classes, *real.shape))
+    found = _cost(recipe, real)
+    match, step = timed(recipe, real.shape, real.classes, device, engine)
+    where = f"{device}, {count(torch.get_num_threads(), 'thread')}, {engine}" if device.type == "cpu" else str(device)
+    size = " x ".join(map(str, real.shape))
+    rows = {
+        "data": f"{real.name}: {len(real.train):,} training images of {size} pixels, {real.classes} classes",
+        "recipe": f"{recipe.ipc} images per class, policy {recipe.policy}, "
+        f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
+        "work": f"{flop_count(found.run_flops)}: {found.matches:,} matches of {flop_count(found.match_flops)}, "
+        f"{found.training_steps:,} training steps of {flop_count(found.step_flops)}",
+        "time": f"about {duration(found.seconds(match, step))} on this machine ({where}): "
+        f"a match takes {match:.3g} s, a training step {step:.3g} s",
+        "max_memory": f"about {byte_count(found.max_memory)}",
+        "file": byte_count(packed_bytes(recipe, real, origin)),
+    }
+    print(titled(rows))
+    print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
+
+
+def grow(chosen: argparse.Namespace) -> None:
+    """Condense more images per class (--ipc), or classes that DATASET has and FILE has not, beside those of FILE.
+
+    What FILE holds stays as it is, to the bit: a device that has it needs only what is new.
+    """
+    refuse_torchrun("grow")
+    from mipset.artifact import read
+
+    refuse_to_overwrite(chosen)
+    artifact = read(chosen.file)
+    device = chosen_device(chosen)
+    from mipset.condense import condense
+    from mipset.growing import grown, in_order_of, recipe_of
+    from mipset.recipes import pack, public_name
+
+    loaded = dataset_of(chosen, chosen.file, artifact)
+    real = in_order_of(artifact, loaded)
+    recipe = recipe_of(artifact).replace(**given_settings(chosen))
+    engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
+    parts = grown(artifact, real, recipe, device, engine)
+    start, step = time.monotonic(), None
+    with Progress(f"growing {chosen.file.stem}", 1.0) as bar:
+        for step in condense(parts):
+            bar.advance(step.share - bar.done, f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}")
+    assert step is not None
+    origin = {**artifact.provenance, "sha256": loaded.sha256, "dataset": public_name(loaded.name)}
+    larger = pack(step, recipe, real, {**origin, "engine": str(engine), "grown_from": artifact.ipc})
+    larger.write(chosen.out)
+    print(f"{_written(larger, chosen.out, start)}; those of {chosen.file} are unchanged")
+
+
+def _written(artifact: Artifact, out: Path, start: float) -> str:
+    return (
+        f"{out}: {artifact.ipc} images for each of {len(artifact.class_names)} classes, {size_of(out)}, "
+        f"in {duration(time.monotonic() - start)}"
+    )
+
+
+def recipes(chosen: argparse.Namespace) -> None:
+    """List the named recipes with their dataset and what they promise, or every setting of one."""
+    from mipset.recipes import RECIPES, flag_of, recipe
+
+    if chosen.name is None:
+        for name, named in RECIPES.items():
+            print(f"{name}\n    {named.dataset}: {named.promise}")
+        return
+    settings = recipe(chosen.name)
+    for f in fields(settings):
+        setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
+        print(f"{setting:<36}  {f.metadata['help']}")

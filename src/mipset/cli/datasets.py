@@ -1,0 +1,34 @@
+"""Real images: what there is (`data`), and getting one (`data fetch`)."""
+
+from __future__ import annotations
+
+import argparse
+
+from mipset.cli.shared import Stages, Verbs, add_verb
+
+
+def add(verbs: Verbs) -> None:
+    """The verbs of this module and their flags."""
+    verb = add_verb(verbs, "data", data, "datasets: what there is, and fetching one")
+    actions = verb.add_subparsers(metavar="[fetch NAME]")
+
+    action = add_verb(actions, "fetch", fetch_data, "get a dataset")
+    action.add_argument("name", metavar="NAME")
+
+
+def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
+    """List the datasets that can be condensed, and where they are; `mipset data fetch NAME` gets one."""
+    from mipset.data import available
+
+    for entry in available():
+        state = f"here: {entry.where}" if entry.present else f"not here: {entry.how}"
+        print(f"{entry.name}\n    {entry.description}\n    {state}")
+
+
+def fetch_data(chosen: argparse.Namespace) -> None:
+    """Get a dataset into the cache folder (MIPSET_HOME, or the user's)."""
+    from mipset.data import fetch
+
+    with Stages() as stages:
+        where = fetch(chosen.name, progress=stages)
+    print(f"{chosen.name} is in {where}")

@@ -1,0 +1,407 @@
+"""`condense`, `grow` and `recipes`: made small, refused, interrupted and resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mipset
+from commands import (
+    BRIEF,
+    EAGER,
+    GOLDEN,
+    TELLING,
+    TINY,
+    Here,
+    done,
+    interrupt,
+    is_refused,
+    limit_files_to,
+    names,
+    run,
+    save_npz,
+    save_pictures,
+    sentence,
+    start,
+)
+from mipset import checkpoint, cli, read
+from mipset.cli import condensing, shared
+from mipset.native import Kernels
+from mipset.recipes import RECIPES
+from mipset.tables import byte_count
+
+Interrupted = Callable[..., str]
+
+
+class TestRecipeChoice:
+    def chosen(self, *arguments: str) -> mipset.Recipe:
+        return condensing._recipe(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
+
+    def test_goes_by_the_dataset(self) -> None:
+        assert self.chosen("fashion-mini") == RECIPES["demo"].recipe
+        assert self.chosen("cifar10") == RECIPES["cifar10-cpu"].recipe
+
+    def test_for_data_of_ones_own(self) -> None:
+        assert self.chosen("folder:pets") == RECIPES[shared.DEFAULT_RECIPE].recipe
+
+    def test_by_name(self) -> None:
+        assert self.chosen("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
+
+    def test_flags_stand_above_it(self) -> None:
+        assert self.chosen("cifar10", "--ipc", "7", "--policy", "none", "--pixel-lr", "0") == RECIPES[
+            "cifar10-cpu"
+        ].recipe.replace(ipc=7, policy="none", pixel_lr=0.0)
+
+
+class TestCondense:
+    def test_condensing_with_another_network(self, tmp_path: Path, here: Here) -> None:
+        data = f"npz:{save_npz(tmp_path / 'larger.npz', size=16)}"
+        out = tmp_path / "set"
+        here("condense", data, "--out", out, *TINY, "--network", "resnet-ap", "--depth", 10)
+        assert read(out).recipe["network"] == "resnet-ap"
+        assert "(resnet-ap-10, width 4; " in here("evaluate", out, "--data", data, "--sizes", 1, *BRIEF)
+
+    def test_starting_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        here("condense", f"npz:{pets}", "--out", second, *TINY, "--start", first, "--pixel-lr", 0)
+        np.testing.assert_array_equal(read(second).images, read(first).images)
+        assert read(second).provenance["start"] == hashlib.sha256(read(first).images.tobytes()).hexdigest()
+        third = ("condense", f"npz:{pets}", "--out", tmp_path / "third", *TINY)
+        assert "leave one out" in refusal(*third, "--start", first, "--init", "noise")
+        assert "has --factor 2, not 1" in refusal(*third, "--start", first, "--factor", 1)
+        assert "has other classes" in refusal(*third, "--start", GOLDEN)
+        assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
+        assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
+
+
+class TestCosts:
+    def test_what_it_would_cost(self, tmp_path: Path) -> None:
+        printed = done(run("condense", "fashion-mini", "--dry-run", *TINY, cwd=tmp_path))
+        rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
+        assert list(rows) == ["data", "recipe", "work", "time", "max_memory", "file", "nothing"]
+        assert rows["data"] == "fashion-mini: 5,000 training images of 1 x 28 x 28 pixels, 10 classes"
+        assert rows["recipe"] == "2 images per class, policy mdc, convnet-2 of width 4, 2 x 2 iterations"
+        assert re.fullmatch(r"[\d.]+ MFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
+        assert re.fullmatch(
+            r"about .* on this machine \(cpu, 1 thread, plain torch\): a match takes .* s, .*", rows["time"]
+        )
+        assert re.fullmatch(r"about [\d.]+ MB", rows["max_memory"])
+        assert names(tmp_path) == set()
+        done(run("condense", "fashion-mini", "--out", "a", *TINY, cwd=tmp_path))
+        written = (tmp_path / "a").stat().st_size
+        assert rows["file"] in {byte_count(written + off) for off in range(-8, 9)}  # a header is padded to 8 bytes
+
+    def test_what_it_would_cost_is_refused_where_the_run_would_be(
+        self, tmp_path: Path, pets: Path, here: Here, refusal: Here
+    ) -> None:
+        dry = ("condense", f"npz:{pets}", "--dry-run", *TINY)
+        assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
+        assert "choose a smaller --depth" in refusal(*dry, "--depth", 9)
+        assert "pets.npz exists already" in refusal(*dry, "--out", pets)
+        assert "leave out --resume" in refusal(*dry, "--resume")
+        first = tmp_path / "first"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        assert "max_memory" in here(*dry, "--start", first)
+        assert "images to start from are" in refusal(*dry, "--start", first, "--ipc", 1)
+
+
+class TestRefusals:
+    """One sentence, exit code 2, and nothing written."""
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["fashion-maxi"], "There is no dataset called 'fashion-maxi'"),
+            (["npz:nowhere.npz"], "is not a file"),
+            (["folder:nowhere"], "is not a folder"),
+            (["npz:"], "lacks a path"),
+            (["fashion-mini", "--recipe", "demon"], "there is no recipe 'demon': choose demo, "),
+            (["fashion-mini", "--policy", "most"], "--policy cannot be 'most': choose none, mdc, "),
+            (["fashion-mini", "--freeze", "always"], "--freeze cannot be 'always'"),
+            (["fashion-mini", "--ipc", "0"], "--ipc cannot be 0: it must be at least 1"),
+            (["fashion-mini", "--ipc", "-1"], "--ipc cannot be -1"),
+            (["fashion-mini", "--ipc", "two"], "argument --ipc: invalid int value: 'two'"),
+            (["fashion-mini", "--ipc", "2.5"], "argument --ipc: invalid int value: '2.5'"),
+            (["fashion-mini", "--ipc"], "argument --ipc: expected one argument"),
+            (["fashion-mini", "--pixel-lr", "nan"], "--pixel-lr cannot be nan"),
+            (["fashion-mini", "--pixel-lr", "inf"], "--pixel-lr cannot be inf"),
+            (["fashion-mini", "--network-lr", "-0.1"], "--network-lr cannot be -0.1"),
+            (["fashion-mini", "--pixel-momentum", "1"], "--pixel-momentum cannot be 1"),
+            (["fashion-mini", "--cutmix", "1.5"], "--cutmix cannot be 1.5"),
+            (["fashion-mini", "--subset-weight", "nan"], "--subset-weight cannot be nan"),
+            (["fashion-mini", "--seed", "-1"], "--seed cannot be -1"),
+            (["fashion-mini", "--split-seed", "-1"], "--split-seed cannot be -1"),
+            (["fashion-mini", "--size", "8"], "only pictures in a folder are scaled"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"], "or 2 numbers"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "or 2 numbers"),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "nan,1"], "finite"),
+            (
+                ["fashion-mini", "--policy", "mdc", "--prefix-weights", "1,1"],
+                "needs --policy every-prefix, not mdc",
+            ),
+            (["fashion-mini", "--match-augment", "blur"], "there is no augmentation 'blur'"),
+            (["fashion-mini", "--network", "vgg"], "--network cannot be 'vgg': choose convnet"),
+            (["fashion-mini", "--depth", "9"], "choose a smaller --depth"),
+            (["fashion-mini", "--factor", "30"], "--factor"),
+            (["fashion-mini", "--real-batch", "100000"], "fewer than --real-batch 100000"),
+            (["fashion-mini", "--device", "quantum"], "--device cannot be 'quantum'"),
+            (["fashion-mini", "--device", "meta"], "--device cannot be 'meta'"),
+            (["fashion-mini", "--device", "hpu"], "--device cannot be 'hpu'"),
+            (["fashion-mini", "--device", "mkldnn"], "--device cannot be 'mkldnn'"),
+            (["fashion-mini", "--device", "cpu:x"], "--device cannot be 'cpu:x'"),
+            (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
+            (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
+            (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (
+                ["fashion-mini", "--network", "resnet"],
+                "--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
+                "choose convnet or resnet-ap.",
+            ),
+            (["fashion-mini", "--network", "resnet-ap"], "--depth of a ResNet cannot be 2: choose 10 or 18"),
+            (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
+            (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
+            (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
+            (["fashion-mini", "mnist"], "unrecognized arguments: mnist"),
+            ([], "the following arguments are required: DATASET"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_settings(
+        self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], reason: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert reason in refusal("condense", "--out", tmp_path / "x.safetensors", *TINY, *given)
+
+    def test_in_a_process(self, tmp_path: Path) -> None:
+        """Two of them once more as they are typed: before torch is imported, and after."""
+        for given, reason in (("--ipc", "--ipc cannot be -1"), ("--threads", "--threads cannot be -1")):
+            process = run("condense", "fashion-mini", "--out", "x", given, "-1", cwd=tmp_path)
+            assert reason in is_refused(process)
+        assert names(tmp_path) == set()
+
+    def test_output(self, refusal: Here, tmp_path: Path) -> None:
+        condense = ["condense", "fashion-mini", *TINY, "--out"]
+        (tmp_path / "old").write_bytes(b"precious")
+        (tmp_path / "folder").mkdir()
+        assert "old exists already: choose another --out, or add --force" in refusal(*condense, tmp_path / "old")
+        assert "there is no folder " in refusal(*condense, tmp_path / "nowhere" / "x")
+        assert "is a folder" in refusal(*condense, tmp_path / "folder")
+        assert "is a folder" in refusal(*condense, tmp_path / "folder", "--force")
+        assert "File name too long" in refusal(*condense, tmp_path / ("x" * 300))
+        assert "there is no folder /two lines to write" in refusal(*condense, "/two\nlines/x")
+        assert (tmp_path / "old").read_bytes() == b"precious"
+
+    def test_pictures(self, refusal: Here, tmp_path: Path) -> None:
+        condense = ["condense", f"folder:{tmp_path / 'pictures'}", "--out", tmp_path / "x", *TINY]
+        save_pictures(tmp_path / "pictures")
+        Image.new("L", (9, 8)).save(tmp_path / "pictures" / "dog" / "wide.png")
+        assert "different shapes" in (said := refusal(*condense))
+        assert "--size" in said
+        (tmp_path / "pictures" / "dog" / "wide.png").write_bytes(b"not a picture")
+        assert "wide.png could not be read as a picture" in refusal(*condense)
+        for path in (tmp_path / "pictures" / "dog").iterdir():
+            if path.name != "0.png":
+                path.unlink()
+        assert "Class 'dog' has 1 image, but a held-out split needs " in refusal(*condense)
+
+    def test_arrays(self, refusal: Here, tmp_path: Path) -> None:
+        path = tmp_path / "odd.npz"
+        condense = ["condense", f"npz:{path}", "--out", tmp_path / "x", *TINY]
+        images, labels = np.random.default_rng(0).random((40, 1, 8, 8)), np.arange(40) % 2
+        images[3, 0, 2, 1] = np.nan
+        np.savez(path, images=images, labels=labels)
+        assert "images holds NaN or infinite values" in refusal(*condense)
+        np.savez(path, images=np.nan_to_num(images), labels=np.where(np.arange(40) == 0, 1, 0))
+        assert "Class '1' has 1 image, but a held-out split needs " in refusal(*condense)
+        path.write_bytes(path.read_bytes()[:-30])
+        assert "could not be read as an .npz file" in refusal(*condense)
+
+    def test_too_few_images(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        condense = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
+        assert "class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
+        assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6)
+        assert "fewer than --train-batch 61" in refusal(*condense, "--train-batch", 61)
+
+
+class TestInterrupt:
+    def test_of_condensing(self, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]) -> None:
+        process = start(
+            TELLING,
+            *("condense", f"npz:{pets}", "--out", "x", *TINY, "--outer", 100_000),
+            cwd=tmp_path,
+            until="working",
+            processes=processes,
+        )
+        interrupt(process)
+        assert names(tmp_path) == {"pets.npz"}
+
+
+class TestResume:
+    """A run that was ended and resumed is the run that was not, byte for byte."""
+
+    LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1", "--pool", "2", "--life", "3")
+
+    @pytest.fixture
+    def interrupted(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Interrupted:
+        """A command whose user presses Ctrl-C right after checkpoint number `after`, or the next step after it."""
+
+        def run_interrupted(*arguments: object, after: int) -> str:
+            save, saved = checkpoint.save, []
+
+            def save_and_interrupt(*given: Any) -> None:
+                save(*given)
+                saved.append(given)
+                if len(saved) == after:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoint, "SECONDS", -1)
+                patch.setattr(checkpoint, "save", save_and_interrupt)
+                with pytest.raises(SystemExit) as ended:
+                    cli.main([str(argument) for argument in arguments])
+            assert ended.value.code == 2
+            return sentence(capfd.readouterr().err)
+
+        return run_interrupted
+
+    @pytest.fixture
+    def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
+        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG)
+        content = (tmp_path / "whole").read_bytes()
+        (tmp_path / "whole").unlink()
+        return content
+
+    def test_after_interrupts(
+        self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        assert "add --resume to go on after outer iteration " in interrupted(*command, after=2)
+        assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
+        assert "add --resume to go on after outer iteration " in interrupted(*command, "--resume", after=1)
+        here(*command, "--resume")
+        assert names(tmp_path) == {"pets.npz", "x"}
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_after_being_killed(
+        self,
+        here: Here,
+        uninterrupted: bytes,
+        tmp_path: Path,
+        pets: Path,
+        processes: list[subprocess.Popen[str]],
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=20)
+        assert {"x.checkpoint"} <= names(tmp_path)
+        assert "x" not in names(tmp_path)
+        here(*command, "--resume")
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_refusals(
+        self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path, kernels: Kernels
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        assert "there is no checkpoint" in refusal(*command, "--resume")
+        interrupted(*command, after=1)
+        said = refusal(*command, "--resume", "--policy", "mdc-per-class")
+        assert "was made with --policy mdc, not mdc-per-class: use the same settings" in said
+        assert "made by plain torch, not by compiled kernels" in refusal(*command, "--resume", "--compile", "on")
+        other = save_npz(tmp_path / "other.npz", seed=9)
+        said = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
+        assert "was made from other data" in said
+        waiting = tmp_path / "x.checkpoint"
+        content = waiting.read_bytes()
+        for damaged in (
+            b"",
+            b"\x80\x02.",
+            content[:100],
+            content[: len(content) // 2],
+            bytes(500),
+            b"P" * 500,
+        ):
+            waiting.write_bytes(damaged)
+            assert "x.checkpoint cannot be read: leave out --resume" in refusal(*command, "--resume")
+        here(*command)  # starting anew does not mind, and leaves nothing of it
+        assert names(tmp_path) == {"pets.npz", "other.npz", "x"}
+
+    def test_an_old_checkpoint_is_not_promised(
+        self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """What another run left beside the file is not what an interrupt has saved."""
+        (tmp_path / "x.checkpoint").write_bytes(b"old")
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("mipset.progress.Progress.advance", interrupt)
+        with pytest.raises(SystemExit):
+            cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
+        assert capfd.readouterr().err == "mipset: interrupted; nothing was written.\n"
+
+
+class TestFullDisk:
+    def test_while_condensing(self, tmp_path: Path, pets: Path) -> None:
+        process = run("condense", f"npz:{pets}", "--out", "x", *TINY, cwd=tmp_path, preexec=limit_files_to(500))
+        assert process.returncode == 2
+        assert "x cannot be written: File too large." in sentence(process.stderr)
+        assert names(tmp_path) == {"pets.npz"}
+
+    def test_while_keeping_a_checkpoint(self, tmp_path: Path, pets: Path) -> None:
+        command = ["condense", f"npz:{pets}", "--out", "x", *TINY]
+        process = run(*command, code=EAGER, cwd=tmp_path, preexec=limit_files_to(500))
+        assert process.returncode == 2
+        assert "the checkpoint x.checkpoint cannot be written" in sentence(process.stderr)
+        assert names(tmp_path) == {"pets.npz"}
+
+
+class TestGrow:
+    def test_more_images_and_what_they_cost_a_device(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path
+    ) -> None:
+        first, more = tmp_path / "first", tmp_path / "more"
+        here("condense", f"npz:{pets}", "--out", first, *TINY)
+        printed = here("grow", first, "--ipc", 4, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
+        assert f"{more}: 4 images for each of 3 classes" in printed
+        assert f"those of {first} are unchanged" in printed
+        small, large = read(first), read(more)
+        assert np.array_equal(large.images[:2], small.images)
+        assert large.rank_sha256[:2] == small.rank_sha256
+        assert (large.recipe["ipc"], large.provenance["grown_from"]) == (4, 2)
+        assert "3" in here("evaluate", more, "--sizes", "3", "--data", f"npz:{pets}", *BRIEF)
+        assert "is less than the 4 images" in refusal(
+            "grow", more, "--ipc", 1, "--out", tmp_path / "x", "--data", f"npz:{pets}"
+        )
+
+    def test_a_class_more(self, here: Here, tmp_path: Path) -> None:
+        few = save_npz(tmp_path / "few.npz", classes=2)
+        many = save_npz(tmp_path / "many.npz", classes=3)
+        first, more = tmp_path / "first", tmp_path / "more"
+        here("condense", f"npz:{few}", "--out", first, *TINY)
+        assert "for each of 3 classes" in here("grow", first, "--out", more, "--data", f"npz:{many}", "--threads", 1)
+        assert np.array_equal(read(more).images[:, :2], read(first).images)
+        assert read(more).class_names[:2] == read(first).class_names
+        assert "mean" in here("evaluate", more, "--sizes", "1", "--data", f"npz:{many}", *BRIEF)
+
+
+class TestRecipes:
+    def test_recipes(self, tmp_path: Path) -> None:
+        printed = done(run("recipes", cwd=tmp_path))
+        for name, named in RECIPES.items():
+            assert f"{name}\n    {named.dataset}: " in printed
+        printed = done(run("recipes", "demo", cwd=tmp_path))
+        assert "--width 32 " in printed
+        assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
+        assert "choose demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

@@ -1,0 +1,123 @@
+"""`plan` and `fetch`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import web
+from commands import GOLDEN, WITHOUT_TORCH, Here, done, names, run
+from mipset import read
+from mipset.tables import byte_count
+
+
+class TestDevice:
+    """`plan` and `fetch`, from a path and from a server."""
+
+    @pytest.fixture
+    def published(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[web.Server]:
+        """A file of three ranks on a server, of which two sizes were measured."""
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setattr("mipset.device.remote.PAUSE", 0.0)
+        monkeypatch.chdir(tmp_path)
+        with web.serving(GOLDEN.read_bytes()) as server:
+            yield server
+
+    def test_fetching_in_a_process_without_torch(self, tmp_path: Path, published: web.Server) -> None:
+        for verb in (
+            ["fetch", published.url, "--out", "part", "--ipc", "2"],
+            ["plan", published.url, "--bytes", "1MB"],
+        ):
+            process = run(*verb, code=WITHOUT_TORCH, cwd=tmp_path)
+            done(process)
+            assert process.stderr == ""
+        assert (tmp_path / "part").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
+
+    def test_fetching(self, tmp_path: Path, published: web.Server, here: Here) -> None:
+        whole = read(GOLDEN)
+        header = len(published.content) - whole.images.nbytes
+        two = len(whole.prefix(2).to_bytes())
+        for given, n in (([], 3), (["--ipc", 1], 1), (["--bytes", two], 2), (["--bytes", "1MB"], 3)):
+            published.sent = 0
+            printed = here("fetch", published.url, "--out", "part", "--force", *given)
+            assert printed == f"part: {n} of 3 images per class, {byte_count((tmp_path / 'part').stat().st_size)}\n"
+            assert (tmp_path / "part").read_bytes() == whole.prefix(n).to_bytes()
+            assert published.sent == header + n * 2 * 4 * 5
+        timed = ("--seconds", 16, "--throughput", 1, "--epochs", 1)  # 8 images in each rank
+        assert here("fetch", GOLDEN, "--out", "timed", *timed).startswith("timed: 2 of 3 images per class, ")
+        assert names(tmp_path) == {"part", "timed"}
+
+    def test_planning(self, published: web.Server, here: Here) -> None:
+        for where in (GOLDEN, published.url):
+            printed = here("plan", where, "--memory", "1MB", "--batch", 16)
+            assert [line.split()[0] for line in printed.splitlines()] == [
+                *("size", "file", "memory", "training", "accuracy")
+            ]
+            assert "size      3 of 3 images per class\n" in printed
+            assert f"file      {byte_count(GOLDEN.stat().st_size)}\n" in printed
+            assert " kB with batches of 16, and what the network needs\n" in printed
+            assert "training  unknown: the file does not say for how many epochs\n" in printed
+            assert "accuracy  62.0 ± 1.2 % (convnet-3, width 4; protocol quick)\n" in printed
+        two = len(read(GOLDEN).prefix(2).to_bytes())
+        printed = here("plan", GOLDEN, "--bytes", two, "--epochs", 10, "--throughput", 2)
+        assert "size      2 of 3 images per class\n" in printed
+        assert "training  10 epochs of 16 images, 1:20 at 2 images/s\n" in printed
+        assert "accuracy  51.8 ± 1.2 % (convnet-3, width 4; protocol quick, from the sizes next to it)\n" in printed
+
+    def test_planning_for_what_was_not_measured(self, condensed: Path, here: Here) -> None:
+        assert "accuracy  unknown: not measured at this size\n" in here("plan", condensed)
+        printed = here("plan", condensed, "--epochs", 5)
+        assert "accuracy  unknown: not measured at this size after 5 epochs\n" in printed
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["--bytes", "100"], "not even one image per class fits: its file has 920 B, and there is room for 100 B"),
+            (["--bytes", "many"], "--bytes: 'many' is no number of bytes such as 512, 30kB or 3MB"),
+            (["--bytes", "0"], "bytes cannot be 0: it must be a number above 0"),
+            (["--memory", "1kB"], "of memory, and there are 1.0 kB"),
+            (["--seconds", "1"], "--seconds needs --throughput"),
+            (["--seconds", "1", "--throughput", "1"], "does not say for how many epochs to train: give epochs"),
+            (["--seconds", "nan", "--throughput", "1"], "seconds cannot be nan"),
+            (["--seconds", "1", "--throughput", "1", "--epochs", "1"], "training takes 8 s, and there are 1"),
+            (["--epochs", "0"], "epochs cannot be 0"),
+            (["--batch", "-1"], "batch cannot be -1"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_limits_that_cannot_be_met(
+        self, refusal: Here, published: web.Server, given: list[str], reason: str
+    ) -> None:
+        for verb in (["plan"], ["fetch", "--out", "new"]):
+            assert reason in refusal(verb[0], published.url, *verb[1:], *given)
+
+    def test_fetching_what_is_not_there(self, refusal: Here, tmp_path: Path, published: web.Server) -> None:
+        fetch = ["fetch", published.url, "--out", tmp_path / "new"]
+        for size in (0, 4):
+            assert f"there is no subset of size {size}: choose from 1 to 3" in refusal(*fetch, "--ipc", size)
+        assert "--ipc and --bytes both say how much to fetch" in refusal(*fetch, "--ipc", 1, "--bytes", 1)
+        (tmp_path / "old").write_bytes(b"precious")
+        assert "old exists already" in refusal("fetch", published.url, "--out", tmp_path / "old")
+        published.content = published.content[:-1] + b"?"
+        assert "image 3 of each class was altered" in refusal(*fetch)
+        published.always = lambda handler: handler.start > 100 and web.hanging_up(handler)  # once it has the header
+        assert "4 times in a row" in refusal(*fetch)
+        published.always = web.with_status(404)
+        assert "the server answered 404 Not Found to http://127" in refusal(*fetch)
+        assert "there is no file nothing" in refusal("plan", "nothing")
+        assert "begins with http or https" in refusal("plan", "ftp://example.org/x")
+
+    def test_a_slow_download_shows_a_bar(
+        self, published: web.Server, here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("mipset.progress.SILENT_SECONDS", 0.0)
+        monkeypatch.setattr("mipset.progress.LOG_SECONDS", 0.0)
+        said: list[str] = []
+        monkeypatch.setattr("mipset.progress.Progress._draw", lambda bar, now: said.append(bar.line(now)))
+        published.always = web.at_most(100)
+        here("fetch", published.url, "--out", "part")
+        assert said[0].startswith("fetching ")
+        assert "100%" in said[-1]
+        assert capfd.readouterr().err == ""

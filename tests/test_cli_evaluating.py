@@ -1,0 +1,210 @@
+"""`evaluate` and `reorder`: with which network, refused, and interrupted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import mipset
+from commands import BRIEF, GOLDEN, TELLING, Here, done, interrupt, names, run, save_npz, start
+from mipset import Artifact, cli, evaluate, read
+from mipset.cli import evaluating
+
+REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
+
+
+def alive(group: int) -> list[str]:
+    """The processes of a group that still run. One that has ended and that nobody has asked about does not count."""
+    listed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
+
+
+def group_is_gone(group: int, within: float) -> bool:
+    """Whether every process of a group has ended."""
+    end = time.monotonic() + within
+    while alive(group) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not alive(group)
+
+
+class TestNetworkChoice:
+    @pytest.mark.parametrize(
+        ("given", "network"),
+        [
+            ([], "convnet-2, width 4"),  # of the file
+            (["--width", "8"], "convnet-2, width 8"),
+            (["--network", "convnet", "--depth", "1"], "convnet-1, width 4"),
+            (["--network", "resnet"], "resnet-10, width 32"),
+            (["--network", "resnet-ap"], "resnet-ap-10, width 64"),
+            (["--network", "densenet"], "densenet-121, width 12"),
+            (["--network", "resnet", "--depth", "18"], "resnet-18, width 32"),
+            (["--network", "resnet", "--width", "4", "--depth", "18"], "resnet-18, width 4"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_another_network_has_a_size_of_its_own(self, condensed: Path, given: list[str], network: str) -> None:
+        chosen = cli.parser().parse_args(["evaluate", str(condensed), *given])
+        data = mipset.load("fashion-mini")
+        assert str(evaluating._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
+
+    def test_evaluating_with_another_network(self, tmp_path: Path, condensed: Path) -> None:
+        """As wide as asked for, and as deep as it is by default: the file's depth of 2 is that of a convnet."""
+        other = ("--network", "resnet", "--width", 2, "--sizes", 1, "--save")
+        printed = done(run("evaluate", condensed.name, *other, *BRIEF, cwd=tmp_path))
+        assert printed.startswith("accuracy in % on test images, mean ± deviation over 1 network (resnet-10, width 2; ")
+        assert [p.network for p in read(condensed).accuracy] == ["resnet-10, width 2"]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["--sizes", "1-4"], "--sizes cannot be '1-4': there are sizes 1 to 3"),
+            (["--sizes", "0"], "there are sizes 1 to 3"),
+            (["--sizes", "some"], "write numbers such as"),
+            (["--networks", "0"], "--networks cannot be 0"),
+            (["--epochs", "0"], "--epochs cannot be 0"),
+            (["--epochs", "ten"], "invalid int value: 'ten'"),
+            (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
+            (["--network", "vgg"], "there is no network 'vgg': choose convnet, resnet, resnet-ap or densenet"),
+            (["--network", "resnet", "--depth", "3"], "--depth of a ResNet cannot be 3: choose 10 or 18"),
+            (["--network", "densenet", "--depth", "40"], "--depth of a DenseNet cannot be 40: choose 121"),
+            (["--width", "0"], "--width cannot be 0"),
+            (["--depth", "0"], "--depth cannot be 0"),
+            (["--depth", "20"], "choose a smaller --depth"),
+            (["--seed", "-1"], "--seed cannot be -1"),
+            (["--workers", "0"], "--workers cannot be 0"),
+            (["--threads", "-2"], "--threads cannot be -2"),
+            (["--device", "quantum"], "--device cannot be 'quantum'"),
+            (["--data", "cifar11"], "There is no dataset called 'cifar11'"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_evaluating(self, refusal: Here, condensed: Path, given: list[str], reason: str) -> None:
+        assert reason in refusal("evaluate", condensed, *BRIEF, "--save", *given)
+
+    def test_evaluating_with_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        other = save_npz(tmp_path / "other.npz")
+        said = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
+        assert "the file holds 10 classes of images [1, 28, 28], but " in said
+        alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
+        said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
+        assert "has the class 'T-shirt/top', which " in said
+
+    def test_sizes_of_all_files_are_checked_before_work_begins(
+        self, refusal: Here, tmp_path: Path, condensed: Path
+    ) -> None:
+        small = tmp_path / "small.safetensors"
+        read(condensed).prefix(1).write(small)
+        said = refusal("evaluate", condensed, small, "--sizes", "1,3", *BRIEF, "--save")
+        assert "there are sizes 1 to 1" in said
+
+    def test_files_whose_origin_is_unknown_or_odd(self, refusal: Here, tmp_path: Path) -> None:
+        known = read(GOLDEN)
+        path = tmp_path / "odd.safetensors"
+        for provenance, reason in (
+            ({}, "does not say where its test images are: add --data"),
+            ({"dataset": 7}, "does not say where its test images are"),
+            ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
+            ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
+            ({"dataset": "fashion-mini", "sha256": "00"}, "from another fashion-mini than the one here"),
+        ):
+            Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, provenance).write(path)
+            assert reason in refusal("evaluate", path, *BRIEF)
+
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            (["--first", "0"], "--first cannot be 0: it must be at least 1"),
+            (["--best", "-1"], "--best cannot be -1: it must be at least 1"),
+            (["--epochs", "0"], "--epochs cannot be 0"),
+            (["--seed", "-1"], "--seed cannot be -1"),
+            (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
+            (["--device", "quantum"], "--device cannot be 'quantum'"),
+            (["--out", "nowhere/new"], "there is no folder"),
+            (["--out", str(GOLDEN)], "exists already: choose another --out, or add --force"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_reordering(self, refusal: Here, tmp_path: Path, condensed: Path, given: list[str], reason: str) -> None:
+        assert reason in refusal("reorder", condensed, "--out", tmp_path / "new", *REORDER, *given)
+
+
+class TestInterrupt:
+    """Ctrl-C, which a terminal sends to the whole group."""
+
+    def test_of_evaluating_in_processes(
+        self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
+    ) -> None:
+        before = condensed.read_bytes()
+        process = start(
+            TELLING,
+            *(
+                "evaluate",
+                condensed,
+                "--networks",
+                500,
+                "--epochs",
+                1,
+                "--workers",
+                2,
+                "--threads",
+                1,
+                "--save",
+            ),
+            cwd=tmp_path,
+            until="working",
+            processes=processes,
+        )
+        interrupt(process)
+        assert group_is_gone(process.pid, within=10)
+        assert condensed.read_bytes() == before
+        assert names(tmp_path) == {condensed.name}
+
+    def test_after_one_of_two_files_was_saved(
+        self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        second = tmp_path / "second.safetensors"
+        second.write_bytes(condensed.read_bytes())
+        score = evaluate.Evaluation.score
+
+        def stop_at_the_second(evaluation: evaluate.Evaluation, size: int, number: int) -> evaluate.Score:
+            if read(condensed).accuracy:
+                signal.raise_signal(signal.SIGINT)
+            return score(evaluation, size, number)
+
+        monkeypatch.setattr(evaluate.Evaluation, "score", stop_at_the_second)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", "--workers", "1", *BRIEF])
+        assert ended.value.code == 2
+        assert capfd.readouterr().err.splitlines()[-1] == "mipset: interrupted; kept the accuracies of set."
+        assert read(condensed).accuracy
+        assert not read(second).accuracy
+
+
+class TestReorder:
+    def test_reordering(self, tmp_path: Path, condensed: Path, here: Here) -> None:
+        old, new = read(condensed), tmp_path / "new.safetensors"
+        printed = here("reorder", condensed, "--out", new, *REORDER)
+        assert printed.startswith(f"{new}: the images of {condensed}, easiest first, ")
+        assert printed.endswith(f"; next: mipset evaluate {condensed} {new}\n")
+        assert printed.count("\n") == 1
+        found = read(new)
+        for c in range(10):
+            before, after = ([image.tobytes() for image in artifact.images[:, c]] for artifact in (old, found))
+            assert sorted(after) == sorted(before)
+        assert not np.array_equal(found.images, old.images)
+        assert found.recipe == old.recipe
+        assert found.provenance["reordered"] == "yoco"
+        assert found.provenance["reordered_with"].endswith("; seed 0; best 1 of the first 2 epochs")
+        assert [line.split()[0] for line in here("evaluate", condensed, new, *BRIEF).splitlines()[2:]] == ["set", "new"]
+        content = new.read_bytes()
+        here("reorder", condensed, "--out", new, *REORDER, "--force", "--seed", 1)
+        assert new.read_bytes() != content

@@ -1,0 +1,52 @@
+"""`show`, `slice` and `audit`; `export` and `import` have files of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PIL import Image
+
+from commands import GOLDEN, TINY, Here, is_refused, limit_files_to, names, run
+from mipset import read
+
+
+class TestRefusals:
+    def test_slicing(self, refusal: Here, tmp_path: Path) -> None:
+        (tmp_path / "old").write_bytes(b"precious")
+        for size in ("0", "4"):
+            assert "choose from 1 to 3" in refusal("slice", GOLDEN, size, "--out", tmp_path / "new")
+        assert "unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
+        assert "old exists already" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "old")
+        assert "there is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
+
+    def test_showing(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        assert "cannot be written: No such file" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed)
+
+
+class TestFullDisk:
+    def test_while_slicing(self, tmp_path: Path, condensed: Path) -> None:
+        process = run("slice", condensed, 2, "--out", "part", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "part cannot be written: File too large." in is_refused(process)
+        process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "x.png cannot be written: File too large." in is_refused(process)
+        process = run("slice", condensed, 1, "--out", condensed, "--force", cwd=tmp_path, preexec=limit_files_to(4000))
+        assert "cannot be written" in is_refused(process)
+        assert read(condensed).ipc == 3
+        assert names(tmp_path) == {condensed.name}
+
+
+class TestAudit:
+    def test_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        file, picture = tmp_path / "set", tmp_path / "pairs.png"
+        here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
+        lines = here("audit", file, f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
+        assert lines[0] == "the 3 of 24 images that are nearest to a real one; distances in grey levels"
+        assert lines[1].split()[:4] == ["image", "rank", "tile", "distance"]
+        assert len(lines) == 7
+        assert lines[5].startswith("24 of 24 are nearer to a training image than half of the training images are")
+        assert lines[6] == f"{picture}: each of them beside the real image"
+        with Image.open(picture) as shown:
+            assert shown.format == "PNG"
+        assert "--top cannot be 0" in refusal("audit", file, f"npz:{pets}", "--top", 0)
+        assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)

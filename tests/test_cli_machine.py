@@ -1,0 +1,77 @@
+"""Which engine a verb computes with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import BRIEF, TINY, Here
+from mipset import cli, read
+from mipset.cli import machine
+from mipset.native import Kernels
+
+
+class TestCompile:
+    """Kernels of our own: who asks for them gets them, who does not is not kept waiting."""
+
+    WIDE = ("--width", "16", "--train-precision", "bfloat16")
+
+    @pytest.fixture(autouse=True)
+    def with_a_compiler(self, kernels: Kernels) -> None:
+        """Skip where there is none."""
+
+    def engine(self, path: Path) -> object:
+        return read(path).provenance["engine"]
+
+    def test_on_and_off(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        found = {}
+        for choice in ("on", "off", "auto"):
+            out = tmp_path / choice
+            here("condense", f"npz:{pets}", "--out", out, *TINY, *self.WIDE, "--compile", choice)
+            found[choice] = self.engine(out)
+        assert found == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
+        on, off = (read(tmp_path / choice).images.astype(int) for choice in ("on", "off"))
+        assert np.abs(on - off).max() <= 8
+        for workers in ("1", "2"):
+            here("evaluate", tmp_path / "on", *BRIEF[:-1], workers, "--compile", "on", "--data", f"npz:{pets}")
+
+    def test_longer_work_is_compiled(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
+        assert self.engine(tmp_path / "x") == "compiled kernels"
+
+    def test_without_a_compiler(
+        self,
+        refusal: Here,
+        tmp_path: Path,
+        pets: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
+        assert "no C++ compiler (no-such-compiler) here" in refusal(*command, "--compile", "on")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 0
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset:")]
+        assert said == [
+            "mipset: there is no C++ compiler (no-such-compiler) here: install g++; "
+            "going on without, which is several times slower."
+        ]
+        assert self.engine(tmp_path / "x") == "plain torch"
+        second = tmp_path / "y"
+        second.write_bytes((tmp_path / "x").read_bytes())
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(tmp_path / "x"), str(second), *BRIEF, "--data", f"npz:{pets}"])
+        assert ended.value.code == 0
+        assert capfd.readouterr().err.count("no C++ compiler") == 1  # for two files
+
+    def test_dry_run_times_what_would_run(self, here: Here, pets: Path) -> None:
+        printed = here("condense", f"npz:{pets}", *TINY, "--dry-run", "--compile", "on")
+        assert "(cpu, 1 thread, compiled kernels)" in str(printed)
