@@ -41,7 +41,7 @@ def add_machine_flags(verb: Parser) -> None:
 def refuse_torchrun(verb: str) -> None:
     """Only `condense` is shared by the processes that torchrun starts: all others would do the same work twice."""
     if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" and "TORCHELASTIC_RUN_ID" in os.environ:
-        raise SettingError(f"mipset {verb} shares its work by --workers: start it without torchrun.")
+        raise SettingError(f"torchrun shares out `mipset condense` only: start `mipset {verb}` without it.")
 
 
 def chosen_device(chosen: argparse.Namespace) -> torch.device:
