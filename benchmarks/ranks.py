@@ -33,7 +33,7 @@ SETTINGS = [
 class Timed(Progress):
     """A progress bar that also prints when each inner iteration was over."""
 
-    def advance(self, amount: float, note: str = "") -> None:
+    def advance(self, amount: float, note: str = "", earlier: bool = False) -> None:
         super().advance(amount, note)
         print("at", time.perf_counter(), time.process_time(), flush=True)
 

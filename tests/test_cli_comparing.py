@@ -26,7 +26,7 @@ class TestCompare:
         assert lines[4].startswith("mdc ")
         assert " the final mean of c (" in lines[4]
         assert lines[-1] == f"{out}: results.md, results.svg, results.csv and results.jsonl"
-        assert names(out) == {"results.md", "results.svg", "during.svg", "results.csv", "results.jsonl", "runs"}
+        assert names(out) == {"results.md", "results.svg", "during.svg", "results.csv", "results.jsonl", "runs", "sets"}
         listed = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
         assert [(line["method"], line["outer"], line["runs"]) for line in listed] == [
             ("c", "1", "2"),

@@ -110,8 +110,8 @@ class TestRefusals:
         known = read(GOLDEN)
         path = tmp_path / "odd.safetensors"
         for provenance, reason in (
-            ({}, "does not say where its test images are: add --data"),
-            ({"dataset": 7}, "does not say where its test images are"),
+            ({}, "does not say where its real images are: add --data"),
+            ({"dataset": 7}, "does not say where its real images are"),
             ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
             ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
             ({"dataset": "fashion-mini", "sha256": "00"}, "from another fashion-mini than the one here"),

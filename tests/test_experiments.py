@@ -13,22 +13,26 @@ import numpy as np
 import pytest
 import torch
 
-from mipset import checkpoint, experiments, recipes
+from mipset import checkpoint, experiments, recipes, selection
 from mipset.artifact import read
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluate import Evaluation, Protocol, Score
 from mipset.experiments import Experiment
 from mipset.methods import METHODS, methods
-from mipset.recipes import Recipe, first_pixels, pack, run
+from mipset.recipes import RECIPES, Recipe, first_pixels, pack, run
 from mipset.results import Result, read_results
 
-FAST = Protocol("fast", epochs=2)
+FAST = Protocol("fast", epochs=6, rate=0.2)
 CPU = torch.device("cpu")
 
 
 def experiment(folder: Path, data: Dataset, recipe: Recipe, names: str = "c,mdc", **changes: Any) -> Experiment:
-    given = {key: value for key, value in asdict(recipe).items() if key not in ("policy", "prefix_weights", "seed")}
+    given = {
+        key: value
+        for key, value in asdict(recipe).items()
+        if key not in ("policy", "prefix_weights", "steps", "seed") and any(m.reads(key) for m in methods(names))
+    }
     return Experiment(
         **{
             "folder": folder / "out",
@@ -54,6 +58,11 @@ def finished(grid: Experiment) -> list[Result]:
 def stop_after(grid: Experiment, steps: int) -> None:
     for _ in islice(grid.run(), steps):
         pass
+
+
+def sets_in(folder: Path) -> dict[str, bytes]:
+    """The bytes of all sets, by their places in the folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.safetensors")}
 
 
 def numbers(results: Sequence[Result]) -> dict[tuple[str, int, int, str], dict[int, Sequence[float]]]:
@@ -103,6 +112,8 @@ class TestBaselines:
     def test_b_is_condensations_of_size_1_in_a_row(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         (found,) = finished(experiment(tmp_path, toy, recipe, "b"))
         (name,) = found.files
+        together = read(tmp_path / "out" / name)
+        assert (together.recipe["ipc"], together.provenance["condensations"]) == (3, 3)
         basic = recipe.replace(policy="none")
         starts = first_pixels(basic, toy)
         for rank, images in enumerate(read(tmp_path / "out" / name).images):
@@ -151,6 +162,35 @@ class TestGoingOn:
         assert len(condensations) == 3
         assert (tmp_path / "out" / "results.md").read_text().count("\n| c |") == 2
 
+    def test_a_recipe_that_has_changed_is_another_table(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        finished(experiment(tmp_path, toy, recipe, "c"))
+        for changes in ({"recipe": RECIPES["demo"].recipe.replace(period=7)}, {"tuned": {"none": {"period": 9}}}):
+            monkeypatch.setitem(RECIPES, "demo", replace(RECIPES["demo"], **changes))
+            assert experiment(tmp_path, toy, recipe, "c").results() == []
+
+    def test_a_row_is_of_one_recipe(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        finished(experiment(tmp_path, toy, recipe, "mdc"))
+        finished(experiment(tmp_path, toy, recipe.replace(period=2), "mdc", seeds=[1]))
+        last = experiment(tmp_path, toy, recipe, "c").results()
+        assert [(r.method, r.seed, r.recipe["period"]) for r in last] == [("mdc", 1, 2)]
+        assert [(r.seed, r.recipe["period"]) for r in experiment(tmp_path, toy, recipe, "mdc").results()] == [(0, 1)]
+
+    def test_another_normalisation_is_other_data(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        finished(experiment(tmp_path, toy, recipe, "c"))
+        other = replace(toy, mean=(0.1, 0.2, 0.3))
+        assert other.sha256 == toy.sha256
+        grid = experiment(tmp_path, other, recipe, "c")
+        assert grid.results() == []
+        assert len(grid.runs_left(grid.cells)) == 1
+
+    def test_a_result_has_the_name_that_is_asked_for_now(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        finished(experiment(tmp_path, toy, recipe, f"c:pixel-lr={recipe.pixel_lr},mdc"))
+        grid = experiment(tmp_path, toy, recipe, "c,mdc")
+        assert [r.method for r in grid.results()] == ["c", "mdc"]
+        assert list(grid.run()) == []
+
     def test_another_recipe_is_another_table(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         first = finished(experiment(tmp_path, toy, recipe, "c"))
         second = finished(experiment(tmp_path, toy, recipe.replace(pixel_lr=0.5), "c"))
@@ -169,6 +209,11 @@ class TestGoingOn:
         assert len(read_results(tmp_path / "out" / "results.jsonl")) == 2
         assert list(found.scores) == (other["sizes"] if changed == "sizes" else [1, 2, 3])
 
+    def test_scores_depend_on_what_was_condensed(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        """Without this, that scores are the same would say nothing."""
+        moved, still = finished(experiment(tmp_path, toy, recipe, "mdc:pixel-lr=0.5,mdc:pixel-lr=0"))
+        assert moved.scores != still.scores
+
     @pytest.mark.parametrize("after", [1, 4, 7, 9, 14, 19])
     def test_stopped_anywhere_and_started_again_it_gives_the_same(
         self, tmp_path: Path, toy: Dataset, recipe: Recipe, after: int, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +225,7 @@ class TestGoingOn:
         stop_after(part, after)
         before = part.results()
         assert numbers(finished(part)) == numbers(expected)
+        assert sets_in(tmp_path / "part") == sets_in(tmp_path / "whole")
         assert {r.cell: r for r in before}.items() <= {r.cell: r for r in part.results()}.items()
 
     def test_a_checkpoint_that_cannot_be_used_is_not(
@@ -187,12 +233,12 @@ class TestGoingOn:
     ) -> None:
         monkeypatch.setattr(checkpoint, "SECONDS", -1)
         grid = experiment(tmp_path, toy, recipe, "c")
-        stop_after(grid, 3)
+        stop_after(grid, 2 + recipe.inner)
         (waiting,) = (tmp_path / "out").rglob("checkpoint")
         waiting.write_bytes(b"damaged")
-        (found,) = finished(grid)
-        (whole,) = finished(experiment(tmp_path / "whole", toy, recipe, "c"))
-        assert found.scores == whole.scores
+        finished(grid)
+        finished(experiment(tmp_path / "whole", toy, recipe, "c"))
+        assert sets_in(tmp_path / "out") == sets_in(tmp_path / "whole" / "out")
         assert not waiting.exists()
 
     def test_a_missing_state_on_the_way_is_made_again(
@@ -219,6 +265,72 @@ class TestGoingOn:
         monkeypatch.setattr(experiments, "scores", diverge)
         with pytest.raises(DivergedError, match=r"c, seed 0: not finite\."):
             finished(experiment(tmp_path, toy, recipe, "c"))
+
+    def test_a_cell_that_fails_does_not_hold_up_the_others(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        grid = experiment(tmp_path, toy, recipe, "c:network-lr=1e29,mdc")
+        for _ in range(2):
+            with pytest.raises(DivergedError, match=r"^c:network-lr=1e29, seed 0: "):
+                finished(grid)
+            assert [r.method for r in grid.results()] == ["mdc"]
+
+    @pytest.mark.parametrize("ending", ["safetensors", "json"])
+    @pytest.mark.parametrize("damage", ["gone", "cut"])
+    def test_a_run_that_lost_a_file_is_run_again(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, ending: str, damage: str
+    ) -> None:
+        finished(experiment(tmp_path, toy, recipe, "c"))
+        (file,) = (tmp_path / "out" / "runs").rglob(f"*.{ending}")
+        whole = file.read_bytes()
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(whole[:10])
+        again = experiment(tmp_path, toy, recipe, "c", evaluation_seed=5)
+        if damage == "cut":
+            with pytest.raises(ArtifactError, match=rf"cannot be used any more: remove {file.parent}, and it will"):
+                finished(again)
+            for other in file.parent.iterdir():
+                other.unlink()
+        finished(again)
+        if ending == "safetensors":
+            assert file.read_bytes() == whole
+
+    def test_sets_are_put_together_once(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        grid = experiment(tmp_path, toy, recipe, "herding", architectures=["convnet", "resnet"])
+        made: list[str] = []
+        select = selection.select
+
+        def select_and_tell(name: str, *rest: Any, **more: Any) -> Any:
+            made.append(name)
+            return select(name, *rest, **more)
+
+        monkeypatch.setattr(selection, "select", select_and_tell)
+        stop_after(grid, 2 + 2 * 3 * 1)
+        assert len(grid.results()) == 1
+        finished(grid)
+        assert made == ["herding"]
+
+    def test_a_checkpoint_never_says_more_than_was_kept(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stopped while the set of a state on the way is written, the run goes on from before that state."""
+        monkeypatch.setattr(checkpoint, "SECONDS", -1)
+        longer = recipe.replace(outer=4)
+        grid = experiment(tmp_path, toy, longer, "c", at=[3])
+        keep = Experiment._keep
+
+        def stop(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Experiment, "_keep", stop)
+        with pytest.raises(KeyboardInterrupt):
+            finished(grid)
+        monkeypatch.setattr(Experiment, "_keep", keep)
+        first = next(iter(grid.run()))
+        assert first.earlier
+        assert first.flops == pytest.approx(grid._run_flops(grid.cells[0].runs[0]) / 2)
 
 
 class TestOnTheWay:
@@ -277,8 +389,34 @@ class TestEstimates:
     def test_the_work_left_is_the_work_that_is_done(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         grid = experiment(tmp_path, toy, recipe, "a,c,mdc", at=[1], networks=1)
         expected = grid.work(grid.cells)
-        assert sum(amount for amount, _ in grid.run()) == pytest.approx(expected)
+        assert grid.work(grid.cells, anew=True) == pytest.approx(expected)
+        assert sum(step.flops for step in grid.run()) == pytest.approx(expected)
         assert grid.work(grid.cells) == 0
+        assert grid.work(grid.cells, anew=True) == pytest.approx(expected)
+
+    def test_what_a_checkpoint_held_was_done_earlier(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checkpoint, "SECONDS", -1)
+        grid = experiment(tmp_path, toy, recipe.replace(outer=4), "c")
+        whole = grid.work(grid.cells)
+        condensing = grid._run_flops(grid.cells[0].runs[0])
+        stop_after(grid, 1 + 3 * recipe.inner)
+        steps = list(grid.run())
+        assert steps[0].earlier
+        assert steps[0].flops == pytest.approx(condensing / 2), "two of four outer iterations"
+        assert not any(step.earlier for step in steps[1:])
+        assert sum(step.flops for step in steps) == pytest.approx(whole)
+
+    def test_accuracies_as_metric_and_selections_cost_something(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe
+    ) -> None:
+        grid = experiment(tmp_path, toy, recipe, "mdc,mdc-accuracy,random,herding,c,yoco")
+        mdc, accuracy, random, herding, c, yoco = (grid.work([cell]) for cell in grid.cells)
+        assert accuracy > mdc
+        assert herding > random
+        assert yoco > c
+        assert experiment(tmp_path, toy, recipe, "random").max_memory > 1e8
 
     def test_an_estimate_of_time_covers_what_is_left(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         grid = experiment(tmp_path, toy, recipe, "c,yoco,mdc")
@@ -297,4 +435,16 @@ class TestEstimates:
             experiment(tmp_path, toy, recipe.replace(factor=3), "random")
         with pytest.raises(SettingError, match="--sizes cannot hold 4: c has sizes 1 to 3"):
             experiment(tmp_path, toy, recipe, "c", sizes=[4])
+        with pytest.raises(SettingError, match=r"class .* has 20 training images"):
+            experiment(tmp_path, toy, recipe.replace(factor=3, init="noise"), "c,random")
         assert list(tmp_path.iterdir()) == []
+
+    def test_what_nobody_reads_and_what_is_asked_for_twice_is_refused(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe
+    ) -> None:
+        with pytest.raises(SettingError, match="none of the methods reads --period from the command line"):
+            experiment(tmp_path, toy, recipe, "c", given={"period": 3})
+        with pytest.raises(SettingError, match="none of the methods reads --freeze from"):
+            experiment(tmp_path, toy, recipe, "c,mdc-predecessor", given={"freeze": "never"})
+        with pytest.raises(SettingError, match="--methods mdc and mdc:period=1 are the same"):
+            experiment(tmp_path, toy, recipe, "mdc,mdc:period=1")

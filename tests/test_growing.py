@@ -86,6 +86,21 @@ def test_the_order_of_classes_changes_labels_and_nothing_else(toy: Dataset) -> N
         toy.in_order(("a", "b", "d"))
 
 
+def test_subsets_are_chosen_among_those_that_can_change(toy: Dataset, recipe: Recipe) -> None:
+    first = condensed(recipe.replace(ipc=2, outer=1), toy)
+    for policy in ("mdc", "mdc-per-class"):
+        parts = grown(first, toy, recipe.replace(ipc=5, outer=3, policy=policy), CPU)
+        for _ in condense(parts):
+            pass
+        state = parts.policy.state()
+        for chooser in state.get("classes", [state]):
+            assert len(chooser["chosen"]) == 3
+            assert chooser["chosen"][0] == 3
+            assert set(chooser["chosen"]) <= {3, 4}
+    parts = grown(first, toy, recipe.replace(ipc=3), CPU)
+    assert not parts.policy.measures(1), "nothing is left to be chosen"
+
+
 class TestHeld:
     @given(st.integers(2, 8), st.data())
     def test_sizes_that_cannot_change_do_not_count(self, N: int, data: st.DataObject) -> None:

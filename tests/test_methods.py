@@ -35,6 +35,7 @@ class TestNames:
 
     @pytest.mark.parametrize("group", GROUPS)
     def test_a_group_is_its_methods(self, group: str) -> None:
+        assert [m.name for m in methods(f"{group}:pixel-lr=1")] == [f"{name}:pixel-lr=1" for name in GROUPS[group]]
         assert [method.name for method in methods(group)] == list(GROUPS[group])
         assert methods(f"c,{group}")[0].name == "c"
 

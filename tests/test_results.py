@@ -28,6 +28,7 @@ from mipset.results import (
     markdown,
     moment_rows,
     moments,
+    once,
     overtaking,
     pictures,
     progress_chart,
@@ -123,14 +124,22 @@ class TestFile:
             '{"scores": 3}',
             '{"cell": "x", "scores": {"1": [1.0]}}',
             '{"scores": {"one": [1.0]}}',
+            "\udcff",
         ],
     )
     def test_a_damaged_line_is_named(self, tmp_path: Path, line: str) -> None:
         path = tmp_path / "results.jsonl"
         add_result(path, result())
-        with path.open("a") as stream:
-            stream.write(line + "\n")
+        with path.open("ab") as stream:
+            stream.write(line.encode(errors="surrogateescape") + b"\n")
         with pytest.raises(ArtifactError, match=r"line 2 of .*results.jsonl is damaged: remove it"):
+            read_results(path)
+
+    @pytest.mark.parametrize("field", ["seconds", "method", "final", "images"])
+    def test_a_field_of_another_kind_is_damage(self, tmp_path: Path, field: str) -> None:
+        path = tmp_path / "results.jsonl"
+        add_result(path, result(**{field: None}))  # type: ignore[arg-type]
+        with pytest.raises(ArtifactError, match="line 1"):
             read_results(path)
 
     def test_uneven_scores_are_damage(self, tmp_path: Path) -> None:
@@ -182,6 +191,10 @@ class TestTables:
         assert float(listed[1]["sd_runs"]) == pytest.approx(statistics.stdev([36.0, 38.0]))
         assert float(listed[1]["size_10"]) == 42.0
 
+    def test_costs_are_told_of_every_method_whichever_network_it_was_evaluated_with(self) -> None:
+        other = replace(self.BOTH[1], network="resnet-10, width 32")
+        assert [row[0] for row in cost_rows(rows(once([self.BOTH[0], other])))] == ["method", "c", "mdc"]
+
     def test_networks_have_tables_of_their_own_and_costs_are_told_once(self) -> None:
         other = [replace(one, network="resnet-10, width 32", scores={1: [1.0], 10: [3.0]}) for one in self.BOTH]
         text = document("title", [], [*self.BOTH, *other])
@@ -208,6 +221,12 @@ class TestOnTheWay:
 
     def test_states_on_the_way_are_not_rows(self) -> None:
         assert [(row.method, row.mean) for row in rows(self.STATES)] == [("c", 20.0), ("mdc", 30.0)]
+
+    def test_states_are_means_of_the_same_runs(self) -> None:
+        """A second seed that was looked at only at its end does not lift the curve there."""
+        more = [*self.STATES, result("c", 1, {1: [90.0]}), result("mdc", 1, {1: [95.0]})]
+        assert [moment.row.mean for moment in moments(more)["mdc"]] == [15.0, 22.0, 30.0]
+        assert overtaking(more) == overtaking(self.STATES)
 
     def test_when_c_is_overtaken(self) -> None:
         assert overtaking(self.STATES) == [

@@ -49,9 +49,9 @@ class Kept:
     def steps(self) -> Iterator[Step]:
         """What is left of the run."""
         for step in condense(self.parts, self.done):
+            yield step  # whoever keeps something of it has done so before the checkpoint says that it is over
             if step.outer_done and step.t < self.recipe.outer:
                 self._see(step)
-            yield step
 
     def _see(self, step: Step) -> None:
         team = self.parts.team

@@ -155,14 +155,19 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     A match goes forward over real and over synthetic images, and back for the gradient of each and for that of the
     pixels. Whatever a policy measures comes on top.
     """
+    matching = Passes(2, 3) * (r.outer * r.inner * classes)
+    training = Passes(1, 1) * (r.outer * (r.inner - 1) * r.train_steps)
+    return matching + training + measuring_passes(r, shape, classes, images)
+
+
+def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
+    """Those of them that a policy spends on measuring sizes."""
     meta = torch.device("meta")
     with meta:
         real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), meta)
     build = network_builder(r.network, shape, classes, r.width, r.depth)
     measured = sum(policy(r, classes).measures(t) for t in range(1, r.outer + 1))
-    matching = Passes(2, 3) * (r.outer * r.inner * classes)
-    training = Passes(1, 1) * (r.outer * (r.inner - 1) * r.train_steps)
-    return matching + training + metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
+    return metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
 
 
 def training_flops(build: Callable[[], Network], shape: Shape) -> int:

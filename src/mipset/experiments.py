@@ -16,8 +16,8 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,25 @@ import torch
 from mipset import __version__
 from mipset.artifact import Artifact, read
 from mipset.checkpoint import Kept
-from mipset.costs import Cost, cost, passes, timed
+from mipset.costs import Cost, cost, measuring_passes, passes, timed
 from mipset.data import Dataset
 from mipset.engines import Engine
-from mipset.errors import ArtifactError, DivergedError, MipsetError, SettingError
+from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluate import Architecture, Evaluation, Protocol, evaluation_flops, scores
 from mipset.files import write_whole
 from mipset.methods import Bench, Method, Run
 from mipset.metrics import Passes
-from mipset.recipes import Recipe, assemble, check_fit, flag_of, pack
+from mipset.recipes import ONLY_FOR, Recipe, assemble, check_fit, flag_of, pack
 from mipset.results import PICTURES, Result, add_result, comma_separated, document, pictures, read_results
 
-Advance = tuple[float, str]  # FLOPs that are done, and what is going on
+
+@dataclass(frozen=True)
+class Advance:
+    """What a moment of work has brought."""
+
+    flops: float  # that are done
+    note: str  # what is going on
+    earlier: bool = False  # whether another process had done it
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,19 @@ class Experiment:
     engine: Engine = field(default_factory=Engine)
     workers: int = 1
     remark: str = ""  # what else has to be known to read the tables
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what else has to be known to load the data again
 
     def __post_init__(self) -> None:
+        names: dict[str, str] = {}
+        for method in self.methods:
+            same = names.setdefault(_hash([method.kind, asdict(method.recipe(self.name, self.given))]), method.name)
+            if same != method.name:
+                raise SettingError(f"--methods {same} and {method.name} are the same: leave one out.")
+        for name in self.given:
+            if not any(method.reads(name) for method in self.methods):
+                raise SettingError(f"none of the methods reads {flag_of(name)} from the command line: leave it out.")
         for cell in self.cells:
-            for run in cell.runs or (Run(cell.recipe),):
+            for run in cell.runs or (Run(cell.recipe.replace(init="mix")),):
                 check_fit(run.recipe.replace(ipc=run.rank + run.recipe.ipc), self.data)
         longest = max(cell.recipe.outer for cell in self.cells)
         for t in self.at:
@@ -100,18 +116,18 @@ class Experiment:
     @property
     def bench(self) -> Bench:
         """What methods make sets with."""
-        return Bench(self.data, self.device, self.engine)
+        return Bench(self.data, self.device, self.engine, self.origin)
 
     @property
     def table(self) -> str:
         """Identifies what all cells share that can stand in one table."""
-        shared = {key: value for key, value in self.given.items() if key != "seed"}
+        shared = {key: value for key, value in self.given.items() if key != "seed" and key not in ONLY_FOR}
         return _hash({"recipe": self.name, "given": shared, **self._measured})
 
     @property
     def _measured(self) -> dict[str, Any]:
         return {
-            "data": self.data.sha256,
+            "data": self.data.identity,
             "version": __version__,
             "sizes": list(self.sizes),
             "protocol": asdict(self.protocol),
@@ -125,10 +141,25 @@ class Experiment:
         return _hash({**made, **self._measured, "architecture": asdict(architecture)})
 
     def results(self) -> list[Result]:
-        """Everything that the folder holds for this table, methods asked for first, in their order."""
-        order = {method.name: index for index, method in enumerate(self.methods)}
+        """Everything that the folder holds for this table, methods asked for first, in their order.
+
+        A row is of one recipe: what a method gave with other settings is not shown.
+        """
+        names = {
+            self.key(cell, t, architecture): cell.method.name
+            for cell in self.cells
+            for t, architecture in self._wanted(cell)
+        }
         found = {r.cell: r for r in read_results(self._results_file) if r.table == self.table}
-        return sorted(found.values(), key=lambda r: order.get(r.method, len(order)))
+        results = [replace(r, method=names.get(r.cell, r.method)) for r in found.values()]
+        rows = {r.method: _but_seed(r.recipe) for r in results}  # the last one of each name
+        rows |= {method.name: _but_seed(asdict(method.recipe(self.name, self.given))) for method in self.methods}
+        order = list(rows)
+        asked = [method.name for method in self.methods]
+        return sorted(
+            (r for r in results if _but_seed(r.recipe) == rows[r.method]),
+            key=lambda r: asked.index(r.method) if r.method in asked else len(asked) + order.index(r.method),
+        )
 
     def write_tables(self) -> None:
         """results.md, results.csv and their pictures, of what there is by now."""
@@ -156,7 +187,7 @@ class Experiment:
             f"settings{given or ' as in the recipe'}.{' ' if self.remark else ''}{self.remark}",
             "Accuracy on test images after the last epoch. `± runs` is the deviation of the mean over sizes from one "
             "condensation to another (other seeds), `± networks` from one network to another on the same set.",
-            f"Machine: {machine()}.",
+            "Timed on " + "; ".join(dict.fromkeys(r.machine for r in self.results())) + ".",
         ]
 
     @property
@@ -174,11 +205,11 @@ class Experiment:
         """The results of a cell that the folder does not hold."""
         have = {result.cell for result in self.results()}
         return [
-            (t, architecture)
-            for t in cell.moments
-            for architecture in self.architectures_for(cell.recipe)
-            if self.key(cell, t, architecture) not in have
+            (t, architecture) for t, architecture in self._wanted(cell) if self.key(cell, t, architecture) not in have
         ]
+
+    def _wanted(self, cell: Cell) -> list[tuple[int, Architecture]]:
+        return [(t, architecture) for t in cell.moments for architecture in self.architectures_for(cell.recipe)]
 
     def runs_left(self, cells: Sequence[Cell]) -> list[Run]:
         """The condensations that have to be run for what is missing of some cells, each once."""
@@ -189,17 +220,35 @@ class Experiment:
                 wanted.setdefault(run, set()).update(cell.moments)
         return [run for run in runs if not self._has(run, wanted[run])]
 
-    def work(self, cells: Sequence[Cell]) -> float:
-        """FLOPs of what is missing of some cells."""
-        condensing = sum(self.cost(run.recipe).run_flops for run in self.runs_left(cells))
-        return condensing + sum(self._score_flops(cell) for cell in cells)
+    def work(self, cells: Sequence[Cell], anew: bool = False) -> float:
+        """FLOPs of what is missing of some cells, or of all if they were done anew."""
+        runs = dict.fromkeys(run for cell in cells for run in cell.runs) if anew else self.runs_left(cells)
+        return sum(map(self._run_flops, runs)) + sum(self._other_flops(cell, anew) for cell in cells)
 
-    def _score_flops(self, cell: Cell) -> float:
-        return self.networks * sum(
+    def _run_flops(self, run: Run) -> float:
+        """Of one condensation, with what its policy measures."""
+        r, d = run.recipe, self.data
+        extra = measuring_passes(r, d.shape, d.classes, len(d.train))
+        return self.cost(r).run_flops + self._pass_flops(r, extra)
+
+    def _pass_flops(self, r: Recipe, spent: Passes) -> float:
+        """Of passes over batches as large as those that the network learns from: learning is three looks."""
+        return self.cost(r).step_flops * (spent.backward + (spent.forward - spent.backward) / 3)
+
+    def _set_flops(self, cell: Cell) -> float:
+        """Of what is done once a cell's condensations are there, to make its sets."""
+        return self._pass_flops(cell.recipe, cell.method.way.passes(cell.recipe, self.data))
+
+    def _other_flops(self, cell: Cell, anew: bool) -> float:
+        """Of making sets and of evaluating them."""
+        left = self._wanted(cell) if anew else self.missing(cell)
+        scores = sum(
             evaluation_flops(self.data, architecture, self.protocol, cell.recipe.factor, size)
-            for _, architecture in self.missing(cell)
+            for _, architecture in left
             for size in self.sizes
         )
+        moments = {t for t, _ in left if anew or self._made(cell, t) is None}
+        return len(moments) * self._set_flops(cell) + self.networks * scores
 
     def cost(self, r: Recipe) -> Cost:
         """What one condensation costs."""
@@ -217,26 +266,31 @@ class Experiment:
             for run in self.runs_left(some):
                 c = self.cost(run.recipe)
                 found += c.seconds(match * c.match_flops / known.match_flops, step * c.step_flops / known.step_flops)
-            return found + sum(map(self._score_flops, some)) * step / known.step_flops
+                found += (self._run_flops(run) - c.run_flops) * step / known.step_flops
+            return found + sum(self._other_flops(cell, False) for cell in some) * step / known.step_flops
 
         return estimate
 
     @property
     def max_memory(self) -> int:
         """The most bytes that a condensation needs, by estimate."""
-        recipes = {run.recipe.replace(seed=0) for cell in self.cells for run in cell.runs}
-        return max((self.cost(r).max_memory for r in recipes), default=0)
+        return max(
+            self.cost(r).max_memory for cell in self.cells for r in (cell.recipe, *(x.recipe for x in cell.runs))
+        )
 
     # doing it
 
     def run(self) -> Iterator[Advance]:
         """Do what is missing, and yield as it goes on. What is finished stays, whenever it is stopped."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        failed = []
         for cell in self.cells:
             try:
                 yield from self._run_cell(cell)
-            except DivergedError as error:
-                raise DivergedError(f"{cell}: {error}") from error
+            except DivergedError as error:  # the others can still be compared
+                failed.append(f"{cell}: {error}")
+        if failed:
+            raise DivergedError(" ".join(failed))
 
     def _run_cell(self, cell: Cell) -> Iterator[Advance]:
         left = self.missing(cell)
@@ -245,8 +299,12 @@ class Experiment:
         for run in cell.runs:
             if not self._has(run, cell.moments):
                 yield from self._condense(run, cell)
-        yield 0.0, f"{cell}: putting its sets together"
-        made = {t: self._sets(cell, t) for t in dict.fromkeys(t for t, _ in left)}
+        made = {}
+        for t in dict.fromkeys(t for t, _ in left):
+            known = self._made(cell, t)
+            yield Advance(0.0, f"{cell}: putting its sets together")
+            made[t] = known or self._sets(cell, t)
+            yield Advance(0.0 if known else self._set_flops(cell), f"{cell}: its sets are there")
         tasks, places = [], []
         for t, architecture in left:
             for artifact, its_sizes in made[t].by_artifact():
@@ -269,20 +327,21 @@ class Experiment:
                 t, architecture = places[index]
                 add_result(self._results_file, self._result(cell, t, architecture, made[t], of_place))
                 self.write_tables()
-            yield tasks[index][0].flops(score.size), f"{cell}: size {score.size} {score.accuracy:.1f} %"
+            yield Advance(tasks[index][0].flops(score.size), f"{cell}: size {score.size} {score.accuracy:.1f} %")
 
     def _condense(self, run: Run, cell: Cell) -> Iterator[Advance]:
         """Run one condensation, from its checkpoint if there is one, and write its sets."""
         self._folder(run).mkdir(parents=True, exist_ok=True)
-        flops = self.cost(run.recipe).run_flops
+        flops = self._run_flops(run)
         which = f" ({cell.runs.index(run) + 1} of {len(cell.runs)})" if len(cell.runs) > 1 else ""
-        origin = {"rank": run.rank or None, "engine": str(self.engine)}
+        origin = {**self.origin, "rank": run.rank or None, "engine": str(self.engine)}
         kept = self._kept(run, cell.moments)
-        done = 0.0
+        done = kept.done / run.recipe.outer
+        yield Advance(done * flops, f"{cell}{which}", earlier=True)
         for step in kept.steps():
             if step.outer_done and step.t in cell.moments:
                 self._keep(run, step.t, pack(step, run.recipe, self.data, origin), kept.seconds)
-            yield (step.share - done) * flops, f"{cell}{which}: outer {step.t}/{run.recipe.outer}"
+            yield Advance((step.share - done) * flops, f"{cell}{which}: outer {step.t}/{run.recipe.outer}")
             done = step.share
         kept.path.unlink(missing_ok=True)
 
@@ -292,7 +351,7 @@ class Experiment:
         def new() -> Kept:
             parts = assemble(run.recipe, self.data, self.device, run.start(self.data), self.engine)
             path = self._folder(run) / "checkpoint"
-            return Kept(path, parts, run.recipe, self.data.sha256, str(self.engine))
+            return Kept(path, parts, run.recipe, self.data.identity, str(self.engine))
 
         kept = new()
         if not kept.path.exists():
@@ -304,11 +363,12 @@ class Experiment:
         return kept if self._has(run, [t for t in moments if t <= kept.done]) else new()
 
     def _folder(self, run: Run) -> Path:
-        made = {"recipe": asdict(run.recipe), "rank": run.rank, "data": self.data.sha256, "version": __version__}
+        made = {"recipe": asdict(run.recipe), "rank": run.rank, "data": self.data.identity, "version": __version__}
         return self.folder / "runs" / _hash(made)
 
     def _has(self, run: Run, moments: Iterable[int]) -> bool:
-        return all((self._folder(run) / f"{t}.json").exists() for t in moments)
+        names = [f"{t}.{ending}" for t in moments for ending in ("safetensors", "json")]
+        return all((self._folder(run) / name).exists() for name in names)
 
     def _keep(self, run: Run, t: int, artifact: Artifact, seconds: float) -> None:
         artifact.write(self._folder(run) / f"{t}.safetensors")
@@ -316,13 +376,13 @@ class Experiment:
         write_whole(self._folder(run) / f"{t}.json", lambda stream: stream.write(note.encode()))
 
     def _sets(self, cell: Cell, t: int) -> Made:
-        """The sets of a cell after outer iteration `t`, read from their files."""
+        """Make the sets of a cell after outer iteration `t`, of files and into files."""
         made, seconds = [], 0.0
-        spent = cell.method.way.passes(cell.recipe, self.bench)
+        spent = cell.method.way.passes(cell.recipe, self.data)
         files = [self._folder(run) / f"{t}.safetensors" for run in cell.runs]
         for run, path in zip(cell.runs, files, strict=True):
-            made.append(read(path))
-            seconds += _seconds(path.with_suffix(".json"))
+            made.append(_read(path, path.parent))
+            seconds += float(_note(path.with_suffix(".json"), path.parent)["seconds"])
             r = run.recipe.replace(outer=t)
             spent += passes(r, self.data.shape, self.data.classes, len(self.data.train))
         start = time.monotonic()
@@ -332,16 +392,22 @@ class Experiment:
         paths: dict[int, Path] = {}
         for size, artifact in sets.items():
             if id(artifact) not in known:
-                known[id(artifact)] = self._write_set(cell, t, artifact)
+                known[id(artifact)] = self._note_of_sets(cell, t).with_suffix(".safetensors")
+                known[id(artifact)].parent.mkdir(exist_ok=True)
+                artifact.write(known[id(artifact)])
             paths[size] = known[id(artifact)]
-        return Made(paths, seconds, spent)
+        found = Made(paths, seconds, spent)
+        found.write(self._note_of_sets(cell, t), self.folder)
+        return found
 
-    def _write_set(self, cell: Cell, t: int, artifact: Artifact) -> Path:
-        (self.folder / "sets").mkdir(exist_ok=True)
-        address = _hash({"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": t, **self._measured})
-        path = self.folder / "sets" / f"{cell.method.kind}-{cell.recipe.seed}-{t}-{address[:8]}.safetensors"
-        artifact.write(path)
-        return path
+    def _made(self, cell: Cell, t: int) -> Made | None:
+        """The sets of a cell, if they were made before and all are there."""
+        note = self._note_of_sets(cell, t)
+        return Made.read(note, self.folder) if note.exists() else None
+
+    def _note_of_sets(self, cell: Cell, t: int) -> Path:
+        address = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": t, **self._measured}
+        return self.folder / "sets" / f"{cell.method.kind}-{cell.recipe.seed}-{t}-{_hash(address)[:8]}.json"
 
     def _result(
         self, cell: Cell, t: int, architecture: Architecture, made: Made, found: dict[int, dict[int, float]]
@@ -365,7 +431,7 @@ class Experiment:
             backward=made.passes.backward,
             files=[path.relative_to(self.folder).as_posix() for path in dict.fromkeys(made.paths.values())],
             recipe=asdict(cell.recipe),
-            machine=machine(),
+            machine=f"{machine()}, {self.engine}",
         )
 
 
@@ -380,14 +446,46 @@ class Made:
     def by_artifact(self) -> Iterator[tuple[Artifact, list[int]]]:
         """Each file with the sizes that are prefixes of it."""
         for path in dict.fromkeys(self.paths.values()):
-            yield read(path), [size for size, where in self.paths.items() if where == path]
+            where = path.parent if path.parent.parent.name == "runs" else path
+            yield _read(path, where), [size for size, its in self.paths.items() if its == path]
+
+    def write(self, note: Path, folder: Path) -> None:
+        """Remember it for another time."""
+        note.parent.mkdir(exist_ok=True)
+        paths = {size: path.relative_to(folder).as_posix() for size, path in self.paths.items()}
+        text = json.dumps({"paths": paths, "seconds": round(self.seconds, 3), **asdict(self.passes)})
+        write_whole(note, lambda stream: stream.write(text.encode()))
+
+    @classmethod
+    def read(cls, note: Path, folder: Path) -> Made | None:
+        """What `write` has remembered, if all files are still there."""
+        said = _note(note, note)
+        paths = {int(size): folder / path for size, path in said["paths"].items()}
+        if not all(path.exists() for path in paths.values()):
+            return None
+        return cls(paths, float(said["seconds"]), Passes(int(said["forward"]), int(said["backward"])))
 
 
-def _seconds(path: Path) -> float:
+def _read(path: Path, what: Path) -> Artifact:
+    """A file that this folder should hold; `what` has to go for it to be made again."""
     try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+        return read(path)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path} cannot be used any more: remove {what}, and it will be made again.") from error
+
+
+def _note(path: Path, what: Path) -> dict[str, Any]:
+    """What was written beside a set."""
+    try:
+        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        float(said["seconds"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise MipsetError(f"{path} cannot be read: remove its folder, and the run will be done again.") from error
+        raise ArtifactError(f"{path} cannot be used any more: remove {what}, and it will be made again.") from error
+    return said
+
+
+def _but_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in recipe.items() if name != "seed"}
 
 
 def _hash(content: object) -> str:

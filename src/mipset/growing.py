@@ -16,7 +16,7 @@ from mipset.condense import Parts
 from mipset.data import Dataset
 from mipset.engines import Engine
 from mipset.errors import DataError, SettingError
-from mipset.recipes import Recipe, assemble, first_pixels
+from mipset.recipes import Recipe, assemble, first_pixels, policy
 from mipset.subsets import Held
 
 
@@ -58,4 +58,5 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
     held = tuple(N if c < C else 0 for c in range(data.classes))
     parts = assemble(r, data, device, start, engine)
     moving = [c for c in parts.classes if held[c] < r.ipc]
-    return replace(parts, policy=Held(parts.policy, held, r.ipc), classes=moving)
+    chooser = policy(r, data.classes, least=N + 1 if r.ipc > N else 1)  # of sizes that can still change
+    return replace(parts, policy=Held(chooser, held, r.ipc), classes=moving)

@@ -49,6 +49,7 @@ class Bench:
     data: Dataset
     device: torch.device
     engine: Engine
+    origin: Mapping[str, Any]  # what else has to be known to load the data again
 
 
 class Way(ABC):
@@ -62,7 +63,7 @@ class Way(ABC):
     def sets(self, r: Recipe, sizes: Sequence[int], made: Sequence[Artifact], bench: Bench) -> dict[int, Artifact]:
         """For each size the set that holds it as a prefix, from what the runs made, in their order."""
 
-    def passes(self, r: Recipe, bench: Bench) -> Passes:
+    def passes(self, r: Recipe, data: Dataset) -> Passes:
         """What it spends beside its condensations."""
         from mipset.metrics import Passes
 
@@ -98,7 +99,12 @@ class RunPerRank(Way):
     def sets(self, r: Recipe, sizes: Sequence[int], made: Sequence[Artifact], bench: Bench) -> dict[int, Artifact]:
         import numpy as np
 
-        together = replace(made[0], images=np.concatenate([one.images for one in made]))
+        together = replace(
+            made[0],
+            images=np.concatenate([one.images for one in made]),
+            recipe={**made[0].recipe, "ipc": len(made)},
+            provenance={**made[0].provenance, "condensations": len(made)},
+        )
         return dict.fromkeys(sizes, together)
 
 
@@ -114,12 +120,12 @@ class Selected(Way):
     def sets(self, r: Recipe, sizes: Sequence[int], made: Sequence[Artifact], bench: Bench) -> dict[int, Artifact]:
         from mipset.selection import select
 
-        return dict.fromkeys(sizes, select(self.order, r, bench.data, bench.device, bench.engine))
+        return dict.fromkeys(sizes, select(self.order, r, bench.data, bench.device, bench.engine, origin=bench.origin))
 
-    def passes(self, r: Recipe, bench: Bench) -> Passes:
+    def passes(self, r: Recipe, data: Dataset) -> Passes:
         from mipset.selection import selection_passes
 
-        return selection_passes(self.order, r, bench.data)
+        return selection_passes(self.order, r, data)
 
 
 class Reordered(OneRun):
@@ -131,11 +137,11 @@ class Reordered(OneRun):
 
         return dict.fromkeys(sizes, reorder(made[0], PROTOCOLS["paper"], r.seed, bench.device, bench.engine))
 
-    def passes(self, r: Recipe, bench: Bench) -> Passes:
+    def passes(self, r: Recipe, data: Dataset) -> Passes:
         from mipset.evaluate import PROTOCOLS
         from mipset.selection import reordering_passes
 
-        return reordering_passes(r.ipc * r.factor**2 * bench.data.classes, PROTOCOLS["paper"])
+        return reordering_passes(r.ipc * r.factor**2 * data.classes, PROTOCOLS["paper"])
 
 
 @dataclass(frozen=True)
@@ -148,10 +154,14 @@ class Method:
     settings: Mapping[str, Any]
     text: str
 
+    def reads(self, setting: str) -> bool:
+        """Whether it uses a setting that is given to all methods."""
+        policy = self.settings["policy"]
+        return setting not in self.settings and policy in ONLY_FOR.get(setting, (policy,))
+
     def recipe(self, name: str, given: Mapping[str, Any]) -> Recipe:
         """What a named recipe becomes for this method, with settings `given` to all methods that read them."""
-        policy = self.settings["policy"]
-        read = {key: value for key, value in given.items() if policy in ONLY_FOR.get(key, (policy,))}
+        read = {key: value for key, value in given.items() if self.reads(key)}
         return settled(name, (self.kind,), {**read, **self.settings})
 
 
@@ -214,8 +224,9 @@ def methods(text: str) -> list[Method]:
         name = part.strip()
         if listed and "=" in listed[-1] and name.partition(":")[0] not in (*METHODS, *GROUPS):
             listed[-1] += f",{name}"  # a setting that is a list itself, such as weights
-        elif name in GROUPS:
-            listed += GROUPS[name]
+        elif name.partition(":")[0] in GROUPS:
+            group, colon, settings = name.partition(":")
+            listed += [f"{member}{colon}{settings}" for member in GROUPS[group]]
         else:
             listed.append(name)
     return [_parsed(name) for name in dict.fromkeys(listed)]

@@ -51,9 +51,11 @@ class Progress:
     ) -> None:
         self.close()
 
-    def advance(self, amount: float, note: str = "") -> None:
-        """`amount` more of `total` is done."""
+    def advance(self, amount: float, note: str = "", earlier: bool = False) -> None:
+        """`amount` more of `total` is done, perhaps `earlier`, by another process."""
         self.done += amount
+        if earlier:
+            self._first += amount
         self.note = note or self.note
         now = time.monotonic()
         if now - self._start < SILENT_SECONDS:

@@ -5,7 +5,7 @@ Every field is a flag of `mipset condense`. The defaults are the paper's setting
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -239,10 +239,16 @@ RECIPES = {
 def recipe(name: str, **changes: Any) -> Recipe:
     """A named recipe, with some settings changed."""
     chosen = settled(name, (), changes)
-    for setting, policies in ONLY_FOR.items():
-        if setting in changes and chosen.policy not in policies:
-            raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {chosen.policy}.")
+    check_read(changes, chosen.policy)
     return chosen
+
+
+def check_read(changes: Iterable[str], policy: str) -> None:
+    """Refuse settings that the policy does not read."""
+    for setting in changes:
+        policies = ONLY_FOR.get(setting, (policy,))
+        if policy not in policies:
+            raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {policy}.")
 
 
 def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> Recipe:
@@ -259,13 +265,13 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     return named.recipe.replace(**{**tuned, **changes})
 
 
-def policy(r: Recipe, classes: int) -> Policy:
-    """The policy that the recipe names, before it has decided anything."""
+def policy(r: Recipe, classes: int, least: int = 1) -> Policy:
+    """The policy that the recipe names, before it has decided anything; sizes below `least` are not to be chosen."""
     from mipset.subsets import EveryPrefix, FullSetOnly, MostLearnableSubset, PerClass
 
     def mdc() -> MostLearnableSubset:
         decimals = None if r.round_distances < 0 else r.round_distances
-        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals)
+        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, least)
 
     makers: dict[str, Callable[[], Policy]] = {
         "none": lambda: FullSetOnly(r.ipc),

@@ -48,7 +48,7 @@ class Result:
     backward: int
     files: Sequence[str] = field(default_factory=list)
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    machine: str = ""
+    machine: str = ""  # on which it was timed, and by which engine
 
     @property
     def means(self) -> dict[int, float]:
@@ -70,23 +70,32 @@ def read_results(path: Path) -> list[Result]:
     """All results in a file of JSON lines; none if there is no file."""
     if not path.exists():
         return []
+    with path.open("rb") as stream:
+        _wait_for_writers(stream.fileno())
+        lines = stream.read().splitlines()
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             found.append(_parsed(json.loads(line)))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ArtifactError(
                 f"line {number} of {path} is damaged: remove it, and its cell will be run again."
             ) from error
     return found
 
 
+KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+
+
 def _parsed(content: dict[str, Any]) -> Result:
     scores = {int(size): [float(value) for value in values] for size, values in content["scores"].items()}
     if not scores or not all(scores.values()) or len({len(values) for values in scores.values()}) != 1:
         raise ValueError("scores")
-    known = {f.name for f in fields(Result)}
-    return Result(**{**{name: value for name, value in content.items() if name in known}, "scores": scores})
+    known = {f.name: content[f.name] for f in fields(Result) if f.name in content}
+    for f in fields(Result):
+        if f.name in known and not isinstance(known[f.name], KINDS.get(str(f.type), object)):
+            raise TypeError(f.name)
+    return Result(**{**known, "scores": scores})
 
 
 def add_result(path: Path, result: Result) -> None:
@@ -112,11 +121,19 @@ def add_result(path: Path, result: Result) -> None:
 
 
 def _wait_for_others(handle: int) -> None:
-    """Until nobody else adds to the file; ends when the file is closed."""
+    """Until nobody else reads or adds to the file; ends when the file is closed."""
     if sys.platform != "win32":
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _wait_for_writers(handle: int) -> None:
+    """Until nobody adds to the file; ends when the file is closed."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 @dataclass(frozen=True)
@@ -226,15 +243,19 @@ class Moment:
 
 
 def moments(results: Iterable[Result]) -> dict[str, list[Moment]]:
-    """Of each method that was looked at on its way, its states in order, the final one last."""
-    found: dict[str, dict[int, list[Result]]] = {}
+    """Of each method that was looked at on its way, its states in order, the final one last.
+
+    Only seeds that were looked at in every state count, so that all states are means of the same runs.
+    """
+    found: dict[str, dict[int, dict[int, Result]]] = {}
     for result in results:
-        found.setdefault(result.method, {}).setdefault(result.outer, []).append(result)
-    return {
-        method: [Moment(Row(states[outer]), outer) for outer in sorted(states)]
-        for method, states in found.items()
-        if len(states) > 1
-    }
+        found.setdefault(result.method, {}).setdefault(result.outer, {})[result.seed] = result
+    moments = {}
+    for method, states in found.items():
+        seeds = sorted(set.intersection(*(set(by_seed) for by_seed in states.values())))
+        if len(states) > 1 and seeds:
+            moments[method] = [Moment(Row([states[t][seed] for seed in seeds]), t) for t in sorted(states)]
+    return moments
 
 
 def moment_rows(states: Mapping[str, Sequence[Moment]]) -> list[list[str]]:
@@ -255,15 +276,18 @@ def moment_rows(states: Mapping[str, Sequence[Moment]]) -> list[list[str]]:
 
 
 def overtaking(results: Sequence[Result]) -> list[str]:
-    """How soon each method that was looked at on its way passed the final mean of C: a sentence each."""
-    base = next((row for row in rows(results) if row.method == BASE), None)
-    if base is None:
-        return []
-    goal, whole = base.mean, base.spent(lambda r: r.seconds)
+    """How soon each method that was looked at on its way passed the final mean of C: a sentence each.
+
+    Both are means over the same seeds.
+    """
     found = []
     for method, states in moments(results).items():
-        if method == BASE:
+        seeds = {result.seed for result in states[0].row.results}
+        alike = [r for r in results if r.method == BASE and r.final and r.seed in seeds]
+        if method == BASE or len(alike) < len(seeds):
             continue
+        base = Row(alike)
+        goal, whole = base.mean, base.spent(lambda r: r.seconds)
         passed = next((m for m in states if m.row.mean > goal), None)
         what = f"{method} passes the final mean of {BASE} ({goal:.2f} %, {duration(whole)})"
         found.append(
@@ -386,7 +410,8 @@ def document(title: str, intro: Sequence[str], results: Sequence[Result]) -> str
             during += [f"## During condensation, {network}", markdown(moment_rows(states)), *overtaking(chosen)]
     accuracy += [f"![Accuracy against images per class]({ACCURACY_PICTURE})"] if accuracy else []
     during += [f"![Mean accuracy during condensation]({PROGRESS_PICTURE})"] if during else []
-    costs = ["## What it took", markdown(cost_rows(rows(_once(results))))]
+    spent = rows(once(results))
+    costs = ["## What it took", markdown(cost_rows(spent))] if spent else []
     return "\n\n".join([f"# {title}", *intro, *accuracy, *during, *costs]) + "\n"
 
 
@@ -398,9 +423,9 @@ def by_architecture(results: Iterable[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def _once(results: Sequence[Result]) -> list[Result]:
-    """Results by one network only: others repeat what was spent."""
-    return [result for result in results if result.network == results[0].network]
+def once(results: Sequence[Result]) -> list[Result]:
+    """One result of each run: others, with other networks, repeat what was spent."""
+    return list({(r.method, r.seed, r.outer): r for r in reversed(results)}.values())[::-1]
 
 
 def comma_separated(results: Sequence[Result]) -> str:

@@ -161,6 +161,7 @@ class MostLearnableSubset(Policy):
     """MDC: the whole set counts one, and so does S_MLS, which is chosen anew every Δt outer iterations.
 
     Distances are measured in the first iteration, after which S_[1] is chosen, and in every iteration that Δt divides.
+    Where a larger size is the `least`, that one is the first.
     """
 
     N: int
@@ -168,6 +169,7 @@ class MostLearnableSubset(Policy):
     freeze: FreezeRule = field(default_factory=Ratchet)
     subset_weight: float = 1.0
     decimals: int | None = None  # the release rounds distances to 2
+    least: int = 1  # the smallest size that can be chosen
     chosen: list[int] = field(default_factory=list)
     F_before: list[float] | None = None
     _frozen: int = 0
@@ -187,16 +189,17 @@ class MostLearnableSubset(Policy):
         return self._frozen
 
     def measures(self, t: int) -> bool:
-        return self.N > 1 and (t == 1 or t % self.period == 0)
+        return self.least < self.N and (t == 1 or t % self.period == 0)
 
     def select(self, t: int, F: Tensor) -> None:
         F_now: list[float] = F.mean(dim=0).tolist()[: self.N - 1]
         if self.decimals is not None:
             F_now = [round(value, self.decimals) for value in F_now]
         if self.F_before is None:
-            self.chosen.append(1)
+            self.chosen.append(self.least)
         else:
-            self.chosen.append(most_learnable(reduction_rate(F_now, self.F_before, self.period)))
+            R = reduction_rate(F_now, self.F_before, self.period)
+            self.chosen.append(self.least - 1 + most_learnable(R[self.least - 1 :]))
         self._frozen = self.freeze.frozen(self.chosen, self._frozen)
         self.F_before = F_now
 

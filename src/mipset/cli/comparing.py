@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MOST_OUTER = 1_000_000
-LEFT_TO_METHODS = ("policy", "prefix_weights")  # settings that `compare` has no flag for
+LEFT_TO_METHODS = ("policy", "prefix_weights", "steps")  # settings that `compare` has no flag for
 
 
 def add(verbs: Verbs) -> None:
@@ -84,25 +84,27 @@ def compare(chosen: argparse.Namespace) -> None:
     cells = experiment.cells
     with Progress(f"comparing on {experiment.data.name}", experiment.work(cells)) as bar:
         try:
-            for amount, note in experiment.run():
-                bar.advance(amount, note)
+            for step in experiment.run():
+                bar.advance(step.flops, step.note, earlier=step.earlier)
         except KeyboardInterrupt as interrupt:
             done = sum(not experiment.missing(cell) for cell in cells)
             raise KeyboardInterrupt(
                 f"interrupted; {done} of {count(len(cells), 'cell')} finished: the same command goes on from there."
             ) from interrupt
     experiment.write_tables()
-    from mipset.results import accuracy_rows, cost_rows, overtaking, rows
+    from mipset.results import accuracy_rows, by_architecture, cost_rows, once, overtaking, rows
     from mipset.tables import in_columns
 
     results = experiment.results()
-    for network in dict.fromkeys(result.network for result in results):
-        these = [result for result in results if result.network == network]
+    for network, these in by_architecture(results).items():
+        table = rows(these)
+        if not table:
+            continue
         print(f"accuracy in % on test images ({network}; protocol {these[0].protocol})")
-        print(in_columns(accuracy_rows(rows(these))))
+        print(in_columns(accuracy_rows(table)))
         for sentence in overtaking(these):
             print(sentence)
-    print(in_columns(cost_rows(rows(r for r in results if r.network == results[0].network))))
+    print(in_columns(cost_rows(rows(once(results)))))
     print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
 
 
@@ -140,8 +142,9 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         device=device,
         workers=workers(chosen, device),
         remark=remark,
+        origin={"size": chosen.size, "split_seed": chosen.split_seed, "held_out": chosen.held_out},
     )
-    engine = Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells))
+    engine = Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells, anew=True))
     return replace(experiment, engine=engine)
 
 

@@ -95,7 +95,7 @@ def condense(chosen: argparse.Namespace) -> None:
         return
     parts = assemble(recipe, real, device, first, engine, team)
     waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
-    sources = real.sha256 + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
+    sources = real.identity + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
@@ -205,11 +205,13 @@ def grow(chosen: argparse.Namespace) -> None:
     device = chosen_device(chosen)
     from mipset.condense import condense
     from mipset.growing import grown, in_order_of, recipe_of
-    from mipset.recipes import pack, public_name
+    from mipset.recipes import check_read, pack, public_name
 
     loaded = dataset_of(chosen, chosen.file, artifact)
     real = in_order_of(artifact, loaded)
-    recipe = recipe_of(artifact).replace(**given_settings(chosen))
+    given = given_settings(chosen)
+    recipe = recipe_of(artifact).replace(**given)
+    check_read(given, recipe.policy)
     engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
     parts = grown(artifact, real, recipe, device, engine)
     start, step = time.monotonic(), None

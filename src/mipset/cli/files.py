@@ -104,7 +104,7 @@ def audit(chosen: argparse.Namespace) -> None:
     artifact = read(chosen.file)
     if chosen.png is not None:
         refuse_to_destroy(chosen.png, chosen.file, flag="--png")
-    real = dataset_of(chosen, chosen.file, artifact)
+    real = dataset_of(chosen, chosen.file, artifact, "name it behind the file:")
     from mipset.audit import audit, pairs
     from mipset.tables import in_columns
 

@@ -149,12 +149,12 @@ def load(name: str, size: int | None, split_seed: int) -> Dataset:
         return load(name, size=size, seed=split_seed, progress=stages)
 
 
-def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
-    """The dataset that the file was condensed from."""
+def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: str = "add --data") -> Dataset:
+    """The dataset that the file was condensed from; `ask` is how it can be named where it is not found."""
     origin: Mapping[str, Any] = artifact.provenance
     name = chosen.data or origin.get("dataset")
     if not isinstance(name, str):
-        raise SettingError(f"{path} does not say where its test images are: add --data DATASET.")
+        raise SettingError(f"{path} does not say where its real images are: {ask} DATASET.")
     size, split_seed = origin.get("size"), origin.get("split_seed", 0)
     if not isinstance(size, int | None) or not isinstance(split_seed, int):
         raise ArtifactError(f"{path} is damaged: its provenance has size {size!r}, split_seed {split_seed!r}.")
@@ -163,9 +163,9 @@ def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Da
     except MipsetError as error:
         if chosen.data or ":" not in name:
             raise
-        raise SettingError(f"{path} was condensed from {name}: add --data with its path to test with it.") from error
+        raise SettingError(f"{path} was condensed from {name}: {ask} with its path.") from error
     if not chosen.data and real.sha256 != origin.get("sha256"):
-        raise SettingError(f"{path} was condensed from another {name} than the one here: add --data to test with it.")
+        raise SettingError(f"{path} was condensed from another {name} than the one here: {ask} to use this one.")
     return real
 
 

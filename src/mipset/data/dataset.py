@@ -84,6 +84,11 @@ class Dataset:
                 digest.update(array.reshape(-1).data)
         return digest.hexdigest()
 
+    @property
+    def identity(self) -> str:
+        """What a condensation of it depends on: the content, and how it is normalised."""
+        return hashlib.sha256(f"{self.sha256} {self.mean} {self.std}".encode()).hexdigest()
+
     def in_order(self, class_names: tuple[str, ...]) -> Dataset:
         """The same images, their classes in another order."""
         if sorted(class_names) != sorted(self.class_names):
