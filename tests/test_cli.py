@@ -122,7 +122,7 @@ class TestHelp:
             ("compare",): {
                 *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
                 *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run"),
-                *settings,
+                *(settings - {"--steps"}),
                 *protocol,
                 *data,
                 *machine,

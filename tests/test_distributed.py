@@ -289,7 +289,7 @@ def test_only_condense_waits_for_others(capfd: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     assert cli._main(["evaluate", "x"]) == 2
-    assert "shares out `mipset condense` only: start it without torchrun" in capfd.readouterr().err
+    assert "shares out `mipset condense` only: start `mipset evaluate` without it" in capfd.readouterr().err
 
 
 @pytest.fixture
