@@ -217,9 +217,7 @@ RECIPES = {
         "fashion-mini",
         _CPU.replace(width=32, outer=4, train_images=256, period=1, pixel_lr=0.1),
         "under a minute on 2 cores; mean of sizes 1-10 (quick): none 73.6, mdc 74.0, every-prefix 74.2 %",
-        tuned={
-            "every-prefix-balanced": {"pixel_lr": 1.0}
-        },  # the best of 0.1, 0.3 and 1 on held-out images; 0.1 for the others
+        tuned={"every-prefix-balanced": {"pixel_lr": 0.3}},  # on held-out images better than 0.1, unlike for the others
     ),
     "cifar10-cpu": NamedRecipe(
         "cifar10",
