@@ -4,6 +4,11 @@ A coordinator publishes one file. Each client opens it, plans the largest size t
 more than that. In a round every client starts from the common weights and learns its own prefix; the weights that come
 back are averaged, each counted by the images behind it. Beside it, the same clients with a set of one size, which can
 only be the size that fits the smallest of them.
+
+The last run printed, for the 12 rounds of 8 clients with 1 2 3 4 6 7 8 10 images per class:
+
+    each its own size  321.4 kB  64.8  72.4  73.3  76.5  77.2  77.3  78.5  78.8  79.8  78.5  79.8  79.8
+    all the smallest    62.7 kB  58.5  62.6  59.8  63.1  64.0  65.5  65.8  64.3  66.6  66.8  65.5  66.7
 """
 
 from __future__ import annotations

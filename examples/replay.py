@@ -5,6 +5,15 @@ so many stored images in all: with every arrival each class has to give some up.
 prefix, which is a good set too. Beside it stand buffers of as many bytes with real images, drawn: whole ones, or four
 shrunk ones in the place of one, as a condensed image holds them. All buffers are replayed alike: one network learns the
 new real images and the old classes' decoded ones, repeated so that every class has as many.
+
+The last run printed (one condensation and one network for each row, so a point is not much):
+
+    old and new classes          0 + 2  2 + 2  4 + 2  6 + 2  8 + 2   mean
+    stored images per old class      -     10      5      3      2
+    bytes in the buffer              0  15680  15680  14112  12544
+    condensed                     98.5   84.0   81.8   66.8   71.0  80.43
+    real                          98.5   87.2   80.5   61.2   61.8  77.84
+    real, shrunk                  98.5   84.6   82.2   65.8   69.8  80.17
 """
 
 from __future__ import annotations
