@@ -10,6 +10,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -197,6 +198,26 @@ class TestHeader:
 
         with pytest.raises(ArtifactError, match=r"^it is not a whole .*\(a header cannot have 8,388,609 bytes\)"):
             read_header(piece, "it")
+
+    def test_that_is_not_there_takes_no_memory(self, tmp_path: Path) -> None:
+        (tmp_path / "set").write_bytes(struct.pack("<Q", MOST_HEADER) + b"{")
+        tracemalloc.start()
+        try:
+            with pytest.raises(ArtifactError, match=r"its header ends after 9 of 8388616 bytes"):
+                read(tmp_path / "set")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 1_000_000
+
+    def test_that_was_read_may_be_too_deep_to_write(self, tmp_path: Path) -> None:
+        """How deep JSON may be depends on who asks: a file that could just be read is written by deeper functions."""
+        nested: list[Any] = []
+        for _ in range(1200):
+            nested = [nested]
+        deep = Artifact(**{**vars(example()), "recipe": {"deep": nested}})
+        with pytest.raises(ArtifactError, match="recipe and provenance must be plain JSON values"):
+            deep.write(tmp_path / "deep")
 
     def test_that_is_too_long_is_not_written_either(self) -> None:
         long = Artifact(**{**vars(example()), "recipe": {"novel": "x" * MOST_HEADER}})

@@ -777,11 +777,17 @@ class TestTraining:
         images, _ = next(subset.batches(4))
         assert images.shape == (4, 1, 500, 500)
 
-    @pytest.mark.parametrize(("mean", "std"), [((1e300,), (1.0,)), ((0.5,), (1e-50,)), ((0.5,), (1e-40,))])
-    def test_numbers_that_float32_does_not_have(self, tmp_path: Path, mean: Any, std: Any) -> None:
-        example((1, 2, 1, 4, 4), mean=mean, std=std, accuracy=()).write(tmp_path / "set")
-        with pytest.raises(ArtifactError, match="cannot be normalised with in float32"):
+    @pytest.mark.parametrize(
+        ("mean", "std"),
+        [(1e300, 1.0), (0.5, 1e-50), (0.5, 1e-40), (0.5, 1e300), (1e39, 1e39)],  # the last two would make all images 0
+    )
+    @pytest.mark.parametrize("channels", [1, 200])
+    def test_numbers_that_float32_does_not_have(self, tmp_path: Path, mean: float, std: float, channels: int) -> None:
+        means, stds = (mean,) * channels, (std,) * channels
+        example((1, 2, channels, 4, 4), mean=means, std=stds, accuracy=()).write(tmp_path / "set")
+        with pytest.raises(ArtifactError, match="cannot be normalised with in float32") as caught:
             device.open(tmp_path / "set").prefix(1)
+        assert len(str(caught.value)) < 1000
 
     def test_memory_is_what_the_plan_says(self, tmp_path: Path) -> None:
         example((5, 10, 3, 32, 32), accuracy=()).write(tmp_path / "set")
@@ -1019,6 +1025,16 @@ class TestHostileHeaders:
             finally:
                 tracemalloc.stop()
         assert peak < 40_000_000
+
+    def test_are_not_followed_out_of_the_file(self, tmp_path: Path) -> None:
+        """The first answer tells how long the file is: what it cannot have is not asked for."""
+        content = struct.pack("<Q", 1 << 22) + b"{" * 1000
+        (tmp_path / "set").write_bytes(content)
+        with web.serving(content) as server:
+            for where in (server.url, tmp_path / "set"):
+                with pytest.raises(ArtifactError, match=r"it ends after 1,008 of 4,194,312 bytes"):
+                    device.open(where)
+            assert [request["Range"] for request in server.requests] == ["bytes=0-7"]
 
     def test_of_a_server_that_lies_about_the_length_too(self, tmp_path: Path) -> None:
         """It promises a terabyte; what it sends is all that is ever in memory."""

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -111,6 +112,12 @@ class TestNames:
 
     def test_that_repeat_are_counted(self) -> None:
         assert distinct(["a", "a", "a (2)", "a"]) == ["a", "a (2)", "a (2) (2)", "a (3)"]
+
+    def test_that_all_repeat_are_counted_in_a_moment(self) -> None:
+        names = ["x"] * 5000
+        start = time.process_time()
+        assert distinct(names)[-2:] == ["x (4999)", "x (5000)"]
+        assert time.process_time() - start < 2
 
     @given(any_name)
     def test_for_c(self, stem: str) -> None:
@@ -283,6 +290,12 @@ class TestNpz:
     def test_class_names_survive(self, class_names: list[str]) -> None:
         with np.load(io.BytesIO(npz.content(example(1, tuple(class_names)))), allow_pickle=False) as arrays:
             assert arrays["class_names"].tolist() == [name.replace("\0", "\ufffd") for name in class_names]
+
+    def test_one_long_name_does_not_make_all_names_long(self) -> None:
+        """Of numpy's strings each has room for the longest: here that would be 400 MB."""
+        long = example(1, ("x" * 100_000, *map(str, range(999))), 1, (2, 2))
+        with pytest.raises(ArtifactError, match=r"^a class name of 100,000 letters is too long for npz"):
+            npz.content(long)
 
     def test_it_is_a_dataset_for_mipset_itself(self, tmp_path: Path) -> None:
         given = decoded(example())

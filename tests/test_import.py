@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zipfile
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -278,6 +280,16 @@ class Harm:
         return Path.touch, (self.path,)
 
 
+class Rebuilt:
+    """In a pickle: what a function gives for these arguments, and perhaps a state for it."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], *state: Any) -> None:
+        self.reduced = (function, arguments, *state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.reduced
+
+
 def refused(path: Path, kind: str = "mdc", about: Toy = TOY, **more: Any) -> str:
     """What is said about a file that cannot be imported: one sentence that names it."""
     with pytest.raises(MipsetError) as caught:
@@ -369,6 +381,41 @@ class TestBadFiles:
         self, tmp_path: Path, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], reason: str
     ) -> None:
         assert reason in refused(self.changed(tmp_path / "x.pt", change))
+
+    @pytest.mark.parametrize("kind", ["quantised", "nested", "bits"])
+    @pytest.mark.parametrize("place", [0, 1])
+    @pytest.mark.filterwarnings("ignore::UserWarning")  # torch does not like to make these either
+    def test_of_tensors_with_which_torch_cannot_count(self, tmp_path: Path, kind: str, place: int) -> None:
+        content = [*drawn()]
+        if kind == "quantised":
+            content[place] = torch.quantize_per_tensor(content[place].float(), 1.0, 0, torch.quint8)
+        elif kind == "nested":
+            content[place] = torch.nested.nested_tensor([*content[place].float().reshape(12, -1)])
+        else:
+            content[place] = to_uint8(content[place].float()).view(torch.bits8)
+        said = refused(saved(tmp_path / "x.pt", content))
+        assert ("has labels of type" if place else "holds images of type") in said
+
+    def test_that_give_dictionaries_and_tensors_other_methods(self, tmp_path: Path) -> None:
+        """What is between the images and us may have any attributes, since torch sets those that a file names."""
+        dictionary = Rebuilt(OrderedDict, (), {"get": 3})
+        assert "in a way that MDC, DC or MTT publish them" in refused(saved(tmp_path / "x.pt", dictionary))
+        images, labels = drawn()
+        function, arguments = images.__reduce_ex__(2)  # type: ignore[no-untyped-call]
+        tensor = Rebuilt(torch._tensor._rebuild_from_type_v2, (function, Tensor, arguments, {"detach": 3}))
+        found = imported(saved(tmp_path / "y.pt", [tensor, labels]), factor=1)
+        np.testing.assert_array_equal(found.artifact.images[0, 0], to_uint8(images[0]).numpy())
+
+    @pytest.mark.parametrize("record", ["data.pkl", "data/0", "byteorder"])
+    def test_that_unpack_to_more_than_they_are(self, tmp_path: Path, record: str) -> None:
+        path = saved(tmp_path / "x.pt", [*drawn()])
+        with zipfile.ZipFile(path) as whole, zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+            for entry in whole.infolist():
+                filler = bytes(10_000_000) if entry.filename.endswith(record) else b""
+                packed.writestr(entry.filename, whole.read(entry) + filler)
+        with pytest.raises(ArtifactError, match="is not opened") as caught:
+            open_published(tmp_path / "bomb.pt")
+        assert str(caught.value.__cause__) == "its records are compressed"
 
     def test_that_claim_more_than_they_hold(self, tmp_path: Path) -> None:
         """A tensor can repeat one number without end."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 from mipset.artifact import Artifact
 from mipset.errors import ArtifactError, MissingExtraError
-from mipset.pictures import CELL, GAP, PAPER, contact_sheet, write_contact_sheet
+from mipset.pictures import CELL, GAP, MOST_PIXELS, PAPER, contact_sheet, write_contact_sheet
 
 TOP = 16
 
@@ -62,6 +62,14 @@ def test_small_images_are_enlarged_by_a_whole_number(height: int, width: int, zo
     sheet = contact_sheet(example(1, height, width))
     assert sheet.height == TOP + 2 * (height * zoom + GAP)
     assert (sheet.width - contact_sheet(example(1).prefix(1)).width) == 3 * (width * zoom + GAP) - (CELL + GAP)
+
+
+def test_a_sheet_of_very_many_images_stays_a_picture() -> None:
+    """Enlarged as usual, 90,000 pixels would take more than a gigabyte."""
+    many = Artifact(np.zeros((300, 300, 1, 1, 1), np.uint8), 1, (0.5,), (0.25,), ("x",) * 300)
+    sheet = contact_sheet(many)
+    assert sheet.width * sheet.height < 1.2 * MOST_PIXELS
+    assert sheet.height > TOP + 300 * 8  # they are still enlarged
 
 
 def test_a_prefix_is_the_left_part_of_the_sheet() -> None:

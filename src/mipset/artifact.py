@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from mipset.errors import ArtifactError, choices
+from mipset.errors import ArtifactError, brief, choices
 from mipset.files import write_whole
 
 FORMAT = 1
@@ -118,7 +118,7 @@ class Description:
         }
         try:
             text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ArtifactError(f"recipe and provenance must be plain JSON values ({error}).") from error
         pixels = {"dtype": "U8", "shape": list(self.shape), "data_offsets": [0, prod(self.shape)]}
         header = json.dumps({METADATA: {KEY: text}, TENSOR: pixels}, separators=(",", ":")).encode()
@@ -197,18 +197,18 @@ def _check(shape: tuple[int, ...], said: Artifact | Description) -> None:
     if len(said.mean) != shape[2] or len(said.std) != shape[2]:
         raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
     if not all(map(isfinite, said.mean)) or not all(0 < s < float("inf") for s in said.std):
-        raise ArtifactError(f"mean {_brief(said.mean)} and std {_brief(said.std)} must be finite, and std above 0.")
+        raise ArtifactError(f"mean {brief(said.mean)} and std {brief(said.std)} must be finite, and std above 0.")
     if said.factor < 1 or any((said.factor - 1) * -(-side // said.factor) >= side for side in shape[3:]):
-        raise ArtifactError(f"a factor of {_brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels.")
+        raise ArtifactError(f"a factor of {brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels.")
     for p in said.accuracy:
         if not (1 <= p.size <= shape[0] and 0 <= p.mean <= 100 and 0 <= p.std <= 100 and p.networks >= 1):
-            raise ArtifactError(f"{_brief(p)} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
+            raise ArtifactError(f"{brief(p)} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
 
 
 def _not_images(dtype: str, shape: Sequence[int]) -> ArtifactError:
     return ArtifactError(
         f"images must be uint8 [rank, class, channel, height, width] and not empty, "
-        f"but they are {dtype} {_brief(list(shape))}."
+        f"but they are {dtype} {brief(list(shape))}."
     )
 
 
@@ -237,13 +237,14 @@ def read(path: Path | str) -> Artifact:
     """Read and verify a file; anything that is not a whole and unaltered condensed set is an ArtifactError."""
     name = str(path)
     with opened(Path(path)) as stream:
+        length = os.fstat(stream.fileno()).st_size
 
         def piece(start: int, stop: int) -> bytes:
             stream.seek(start)
-            return stream.read(stop - start)
+            return stream.read(min(stop, length) - start)  # a header that is not there takes no memory
 
         said, start = read_header(piece, name)
-        check_length(os.fstat(stream.fileno()).st_size, said, start, name)
+        check_length(length, said, start, name)
         stream.seek(start)
         pixels = np.fromfile(stream, np.uint8, prod(said.shape))
     if len(pixels) != prod(said.shape):  # it became shorter while it was read
@@ -287,7 +288,7 @@ def describe(header: bytes, name: str) -> Description:
         entries = _json(header[LENGTH.size :].decode("utf-8"))
         json.dumps(entries, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError) as error:
-        raise _not_whole(name, f"its header is no JSON: {_brief(error)}") from error
+        raise _not_whole(name, f"its header is no JSON: {brief(error)}") from error
     if not isinstance(entries, dict):
         raise _not_whole(name, "its header is no JSON object")
     metadata, entry = entries.get(METADATA), entries.get(TENSOR)
@@ -296,14 +297,14 @@ def describe(header: bytes, name: str) -> Description:
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _not_whole(name, "its header has values of other types than it should")
     if entry.get("dtype") != "U8":
-        raise ArtifactError(f"{name} holds images of type {_brief(entry.get('dtype'), str)}, not U8: see FORMAT.md.")
+        raise ArtifactError(f"{name} holds images of type {brief(entry.get('dtype'), str)}, not U8: see FORMAT.md.")
     shape = _shape(entry, name)
     try:
         return _parse(metadata[KEY], shape)
     except ArtifactError as error:
         raise ArtifactError(f"{name} is damaged: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise ArtifactError(f"{name} is damaged: its description cannot be understood ({_brief(error)}).") from error
+        raise ArtifactError(f"{name} is damaged: its description cannot be understood ({brief(error)}).") from error
 
 
 def check_length(length: int, said: Description, start: int, name: str) -> None:
@@ -327,11 +328,11 @@ def _shape(entry: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """The shape in the header's entry of a tensor, which must agree with the place that it gives."""
     shape, place = entry.get("shape"), entry.get("data_offsets")
     if not isinstance(shape, list) or not all(type(side) is int and 0 <= side <= MOST_BYTES for side in shape):
-        raise _not_whole(name, f"its images cannot have the shape {_brief(shape)}")
+        raise _not_whole(name, f"its images cannot have the shape {brief(shape)}")
     if len(shape) != 5:
         raise ArtifactError(f"{name} is damaged: {_not_images('uint8', shape)}")
     if prod(shape) > MOST_BYTES or place != [0, prod(shape)] or not all(type(end) is int for end in place):
-        raise _not_whole(name, f"its images of shape {_brief(shape)} cannot be at {_brief(place)}")
+        raise _not_whole(name, f"its images of shape {brief(shape)} cannot be at {brief(place)}")
     return tuple(shape)
 
 
@@ -344,7 +345,7 @@ def _parse(text: str, shape: tuple[int, ...]) -> Description:
     version = header["format"]
     if type(version) is not int or version != FORMAT:
         known = choices([str(FORMAT)])
-        raise ArtifactError(f"its format is {_brief(version)}, and this version of mipset reads {known}.")
+        raise ArtifactError(f"its format is {brief(version)}, and this version of mipset reads {known}.")
     return Description(
         shape=shape,
         sha256=tuple(_of("sha256", digest, str) for digest in _typed(header, "sha256", list)),
@@ -389,7 +390,7 @@ def _json(text: str) -> Any:
 def _finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
-        raise ValueError(f"{_brief(text, str)} is not a finite number")
+        raise ValueError(f"{brief(text, str)} is not a finite number")
     return value
 
 
@@ -398,9 +399,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key comes twice")
     return found
-
-
-def _brief(value: object, text: Callable[[object], str] = repr) -> str:
-    """What a file says, in a sentence: no longer than one wants to read."""
-    written = text(value)
-    return written if len(written) <= 200 else f"{written[:200]}..."

@@ -15,7 +15,7 @@ MipsetError             anything below; the command line prints it as one senten
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class MipsetError(Exception):
@@ -66,3 +66,9 @@ def choices(names: Iterable[str]) -> str:
     """`a, b or c`: how every message lists what may be chosen."""
     listed = list(names)
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
+
+
+def brief(value: object, text: Callable[[object], str] = repr) -> str:
+    """What somebody else's file says, in a message: no longer than one wants to read."""
+    written = text(value)
+    return written if len(written) <= 200 else f"{written[:200]}..."

@@ -155,10 +155,14 @@ class Evaluation:
         """The work of one score."""
         return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
 
+    def training_set(self, size: int) -> Images:
+        """What a network learns from: S_[size] as it is in the file."""
+        return decoded(self.artifact.prefix(size), torch.device(self.device))
+
     def score(self, size: int, number: int) -> Score:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol
-        train = decoded(self.artifact.prefix(size), device)
+        train = self.training_set(size)
         a = self.network
         build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth, self.engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)

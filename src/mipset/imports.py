@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import io
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ from mipset.synthetic import cut, join, to_uint8
 KINDS = ("mdc", "dc")
 ORDERS = ("tiles", "images")
 PAIRS = (("images", "labels"), ("images_train", "labels_train"))  # names under which the two may stand
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 STRAY = 0.5  # how far the values of `mdc` may have left [0, 1] before they are taken for another kind
 
 
@@ -88,11 +91,11 @@ def open_published(path: Path, labels: Path | None = None, experiment: int | Non
     """
     written = _read(path)
     content = _opened(path, written)
-    if isinstance(content, dict) and isinstance(content.get("data"), list):
+    if isinstance(content, dict) and isinstance(experiments := dict.get(content, "data"), list):
         experiment = 0 if experiment is None else experiment
-        if not 0 <= experiment < len(content["data"]):
-            raise SettingError(f"--experiment cannot be {experiment}: {path} holds {len(content['data'])}, from 0 on.")
-        content = content["data"][experiment]
+        if not 0 <= experiment < len(experiments):
+            raise SettingError(f"--experiment cannot be {experiment}: {path} holds {len(experiments)}, from 0 on.")
+        content = experiments[experiment]
     elif experiment is not None:
         raise SettingError(f"{path} does not hold several experiments: leave out --experiment.")
     if isinstance(content, Tensor):
@@ -103,7 +106,9 @@ def open_published(path: Path, labels: Path | None = None, experiment: int | Non
     match _pair(content):
         case [Tensor() as images, Tensor() as its_labels]:
             digest = hashlib.sha256(written).hexdigest()
-            return Published(path, images.detach(), its_labels.detach(), len(written), digest, experiment)
+            # Bare tensors: by attributes of its own, a file could give one other methods.
+            bare, its_labels = Tensor.detach(images), Tensor.detach(its_labels)
+            return Published(path, bare, its_labels, len(written), digest, experiment)
     raise ArtifactError(f"{path} does not hold images and labels in a way that MDC, DC or MTT publish them.")
 
 
@@ -191,6 +196,7 @@ def _read(path: Path) -> bytes:
 def _opened(path: Path, written: bytes) -> Any:
     """What a torch file holds, if that is tensors and plain values."""
     try:
+        _refuse_packed(written)
         with warnings.catch_warnings(), torch.serialization.safe_globals(_STAND_INS):
             warnings.simplefilter("ignore")  # about files of older versions of torch
             return torch.load(io.BytesIO(written), map_location="cpu", weights_only=True)
@@ -198,6 +204,14 @@ def _opened(path: Path, written: bytes) -> Any:
         raise ArtifactError(
             f"{path} is damaged, or holds more than tensors and plain values: it is not opened, as it could run code."
         ) from error
+
+
+def _refuse_packed(written: bytes) -> None:
+    """Torch packs nothing, so its zip files hold no more than they are long; others may unpack to any size."""
+    if written.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(written)) as archive:
+            if sum(record.file_size for record in archive.infolist()) > len(written):
+                raise ValueError("its records are compressed")
 
 
 def _beside(path: Path) -> Path:
@@ -234,7 +248,7 @@ def _factor(published: Published, kind: str, factor: int | None) -> int:
 
 def _checked_images(published: Published, about: About) -> Tensor:
     path, images = published.path, published.images
-    if not _is_plain(images) or not images.dtype.is_floating_point:
+    if not _is_plain(images) or images.dtype not in FLOATS:
         raise ArtifactError(f"{path} holds images of type {images.dtype}: they must be floats, as they are published.")
     if images.ndim != 4 or images.shape[1:] != about.shape or not len(images):
         size = " x ".join(map(str, about.shape))
@@ -252,7 +266,7 @@ def _checked_images(published: Published, about: About) -> Tensor:
 def _images_per_class(published: Published, about: About) -> int:
     """How many images each class has, if all have as many and come one after the other."""
     path, labels, last = published.path, published.labels, len(about.class_names) - 1
-    if not _is_plain(labels) or labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
+    if not _is_plain(labels) or labels.dtype not in INTEGERS:
         raise ArtifactError(f"{path} has labels of type {labels.dtype}: they must be whole numbers.")
     if labels.shape != published.images.shape[:1]:
         raise ArtifactError(
@@ -277,7 +291,8 @@ def _images_per_class(published: Published, about: About) -> int:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    return type(tensor) is Tensor and tensor.layout is torch.strided and tensor.device.type == "cpu"
+    dense = tensor.layout is torch.strided and not tensor.is_nested
+    return type(tensor) is Tensor and dense and tensor.device.type == "cpu"
 
 
 def _in_unit_space(images: Tensor, path: Path, kind: str, about: About) -> Tensor:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARGIN, GAP = 4, 2
 CAPTION = 16  # pixels for a line of text
 CELL = 64  # pixels on a side that small images are enlarged to, at least
+MOST_PIXELS = 1 << 25  # of a sheet: many images are enlarged less, so that it does not outgrow its file a thousandfold
 LONGEST = 60  # characters of a class name that are shown
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
@@ -33,7 +34,7 @@ def contact_sheet(artifact: Artifact) -> Image:
     ranks, classes, channels, height, width = artifact.images.shape
     if channels not in (1, 3):
         raise ArtifactError(f"images of {channels} channels cannot be shown: a picture needs 1 or 3.")
-    zoom = max(1, -(-CELL // max(height, width)))
+    zoom = _zoom(ranks * classes, height, width)
     cell_h, cell_w = height * zoom + GAP, width * zoom + GAP
     font = ImageFont.load_default()
     shown = [_shown(name) for name in artifact.class_names]
@@ -51,6 +52,13 @@ def contact_sheet(artifact: Artifact) -> Image:
     return sheet
 
 
+def _zoom(images: int, height: int, width: int) -> int:
+    """How many times so many small images are enlarged."""
+    wanted = -(-CELL // max(height, width))
+    fitting = (z for z in range(wanted, 1, -1) if images * (height * z + GAP) * (width * z + GAP) <= MOST_PIXELS)
+    return next(fitting, 1)
+
+
 def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns: int = 4) -> Image:
     """Pairs of images [k, 2, ch, h, w] beside each other, with a caption below each pair."""
     try:
@@ -58,7 +66,7 @@ def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns:
     except ImportError as error:
         raise missing("Pillow", "A picture") from error
     height, width = pairs.shape[3:]
-    zoom = max(1, -(-CELL // max(height, width)))
+    zoom = _zoom(2 * len(pairs), height, width)
     font = ImageFont.load_default()
     wide = max(2 * (width * zoom + GAP), *(int(font.getlength(_shown(text))) for text in captions)) + 2 * MARGIN
     high = height * zoom + GAP + CAPTION

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from mipset.artifact import Description, Pixels
 from mipset.decoding import Decoder, Values
-from mipset.errors import ArtifactError
+from mipset.errors import ArtifactError, brief
 
 Images = Values
 Labels = npt.NDArray[np.int64]
@@ -33,9 +33,10 @@ class Normaliser:
 
 def _scale(said: Description) -> tuple[Images, Images]:
     """Mean and deviation of each channel, where normalising with them gives numbers."""
-    mean, std = np.array(said.mean), np.array(said.std)
+    exact = np.array(said.mean), np.array(said.std)
     with np.errstate(over="ignore"):
-        far = np.maximum(abs(mean), abs(1 - mean)) / std
-    if not np.all(far < np.finfo(np.float32).max / 2) or not np.all(np.float32(std) > 0):
-        raise ArtifactError(f"mean {said.mean} and std {said.std} cannot be normalised with in float32.")
-    return mean.astype(np.float32).reshape(-1, 1, 1), std.astype(np.float32).reshape(-1, 1, 1)
+        far = np.maximum(abs(exact[0]), abs(1 - exact[0])) / exact[1]
+        mean, std = (values.astype(np.float32).reshape(-1, 1, 1) for values in exact)
+    if not np.all(far < np.finfo(np.float32).max / 2) or not np.all(np.isfinite([mean, std])) or not np.all(std > 0):
+        raise ArtifactError(f"mean {brief(said.mean)} and std {brief(said.std)} cannot be normalised with in float32.")
+    return mean, std

@@ -45,16 +45,21 @@ class LocalFile:
         with opened(self._path) as stream:
             if _version(stream.fileno()) != self._version:
                 raise ChangedError(f"{self.name} was changed since it was opened: open it again.")
+            if stop > self.length:
+                raise self._too_short(self.length, stop)
             stream.seek(start)
             while start < stop:
                 block = stream.read(min(BLOCK, stop - start))
-                if not block:
-                    raise ArtifactError(
-                        f"{self.name} is not a whole safetensors file (it ends after {start:,} of {stop:,} bytes): "
-                        "fetch or make it again."
-                    )
+                if not block:  # it became shorter while it was read
+                    raise self._too_short(start, stop)
                 start += len(block)
                 yield block
+
+    def _too_short(self, end: int, stop: int) -> ArtifactError:
+        return ArtifactError(
+            f"{self.name} is not a whole safetensors file (it ends after {end:,} of {stop:,} bytes): "
+            "fetch or make it again."
+        )
 
 
 def _version(handle: int) -> tuple[int, int, int]:

@@ -74,6 +74,7 @@ class Remote:
 
     def _answer(self, start: int, stop: int) -> Iterator[bytes]:
         """What one request brings of the bytes from `start` up to `stop`: perhaps not all."""
+        self._refuse_beyond(stop)
         with self._request(start, stop) as answer:
             if answer.headers.get("Content-Encoding", "identity") != "identity":
                 raise RemoteError(f"the server sends {self.name} compressed, though it was asked not to.")
@@ -84,8 +85,7 @@ class Remote:
             else:
                 raise RemoteError(f"{self._said(answer.status, answer.reason)}, which is no file.")
             self._compare(answer, length)
-            if length is not None and length < stop:
-                raise self._too_short(length, stop)
+            self._refuse_beyond(stop)
             before = start - first
             for block in _body(answer, end - first):
                 yield block[before:]
@@ -141,6 +141,11 @@ class Remote:
         for name, value in found.items():
             if value is not None and self._seen.setdefault(name, value) != value:
                 raise self._changed()
+
+    def _refuse_beyond(self, stop: int) -> None:
+        """Nothing is asked for that the file is known not to have."""
+        if self.length is not None and self.length < stop:
+            raise self._too_short(self.length, stop)
 
     def _refusal(self, error: HTTPError, stop: int) -> Exception:
         if error.code == 412:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mipset import __version__
 from mipset.artifact import Artifact
-from mipset.errors import ArtifactError
+from mipset.errors import ArtifactError, brief
 from mipset.exports.images import in_a_row
 from mipset.exports.names import LONGEST, identifier
 
@@ -98,7 +98,7 @@ def _floats(values: Sequence[float], above: float = -np.inf) -> str:
     with np.errstate(over="ignore", under="ignore"):
         narrow = np.array(values).astype(np.float32)
     if not all(np.isfinite(narrow)) or not all(narrow > above):
-        listed = ", ".join(map(str, values))
+        listed = brief(", ".join(map(str, values)), str)
         raise ArtifactError(f"mean and std must fit into a float of C, but are {listed}: export to npz instead.")
     return ", ".join(f"{value!s}f" for value in narrow)
 

@@ -45,15 +45,14 @@ def identifier(stem: str) -> str:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """The names in Unicode that can be written, where a second `cat` becomes `cat (2)`."""
-    found: list[str] = []
+    found: dict[str, int] = {}  # in their order, each with the number that was last tried behind it
     for name in names:
-        written = name.encode("utf-8", "replace").decode("utf-8")
-        candidate, count = written, 1
+        candidate = written = name.encode("utf-8", "replace").decode("utf-8")
         while candidate in found:
-            count += 1
-            candidate = f"{written} ({count})"
-        found.append(candidate)
-    return found
+            found[written] += 1
+            candidate = f"{written} ({found[written]})"
+        found[candidate] = 1
+    return list(found)
 
 
 def _ascii(text: str, gap: str) -> str:

@@ -1,0 +1,145 @@
+"""The examples, each run as a real process at toy size: what it prints has to make sense."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mipset
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SOURCE = str(Path(mipset.__file__).parents[1])
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
+
+
+def printed(name: str, *arguments: object, cwd: Path) -> list[str]:
+    """The lines that an example prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": SOURCE, "no_proxy": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def cells(line: str) -> list[str]:
+    """The columns of a line, which stand two spaces apart."""
+    return re.split(r" {2,}", line.strip())
+
+
+def percentages(texts: list[str]) -> list[float]:
+    found = [float(text) for text in texts]
+    assert all(0 <= value <= 100 for value in found)
+    return found
+
+
+def in_bytes(text: str) -> float:
+    number, unit = text.split()
+    return float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit]
+
+
+def test_these_are_all() -> None:
+    assert NAMES == ["federated", "fleet", "halving", "replay"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_short_and_listed(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 150
+    assert f"examples/{name}.py" in (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_say_what_they_show(name: str, tmp_path: Path) -> None:
+    """Without doing anything."""
+    first = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()[0].strip('"')
+    said = printed(name, "--help", cwd=tmp_path)
+    assert first in said
+    assert any("--toy" in line for line in said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fleet_moves_fewer_bytes_with_one_file(tmp_path: Path) -> None:
+    first, titles, *lines = printed("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
+    assert first == "3 devices, 8 rounds, sizes [1, 2, 3]"
+    assert cells(titles) == ["method", "files", "published", "moved", "mean accuracy in %"]
+    table = {row[0]: row[1:] for row in map(cells, lines)}
+    assert list(table) == ["every-prefix", "a", "b", "c"]
+    assert {name: row[0] for name, row in table.items()} == {"every-prefix": "1", "a": "3", "b": "1", "c": "1"}
+    published, moved = ({name: in_bytes(row[i]) for name, row in table.items()} for i in (1, 2))
+    percentages([row[3] for row in table.values()])
+    rank = 10 * 28 * 28
+    assert published["every-prefix"] > 3 * rank  # three images of each class, and a header
+    assert published["a"] > (1 + 2 + 3) * rank
+    assert moved["every-prefix"] < 0.7 * moved["a"]
+    assert moved["every-prefix"] > 3 * rank  # each of three devices has something
+    for name in "bc":
+        assert moved[name] == pytest.approx(moved["every-prefix"], rel=0.01)  # headers differ by some letters
+    again = printed("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
+    assert again == [first, titles, *lines]  # from what the folder holds
+
+
+def test_a_replay_buffer_keeps_to_its_bytes(tmp_path: Path) -> None:
+    _, titles, kept, held, *lines = map(cells, printed("replay", "--toy", "--total", 6, cwd=tmp_path))
+    assert titles == ["old and new classes", "0 + 2", "2 + 2", "4 + 2", "mean"]
+    assert kept == ["stored images per old class", "-", "3", "1"]
+    assert held == ["bytes in the buffer", "0", str(2 * 3 * 784), str(4 * 1 * 784)]
+    assert [row[0] for row in lines] == ["condensed", "real", "real, shrunk"]
+    for _, *row in lines:
+        *found, mean = percentages(row)
+        assert mean == pytest.approx(sum(found) / 3, abs=0.1)
+    assert len({row[1] for row in lines}) == 1  # there is no buffer before the first classes
+
+
+def test_federated_clients_take_what_fits(tmp_path: Path) -> None:
+    arguments = ("--clients", 3, "--rounds", 2, "--epochs", 1)
+    _, titles, own, smallest = map(cells, printed("federated", "--toy", *arguments, cwd=tmp_path))
+    assert titles == ["images per class", "read", "round 1", "round 2"]
+    assert own[0] == "each its own size"
+    sizes = [int(size) for size in own[1].split()]
+    assert sizes in ([1, 1, 3], [1, 2, 3])  # a few bytes of the header decide whether two fit into half of them
+    assert smallest[:2] == ["all the smallest", "1 1 1"]
+    rank = 10 * 28 * 28
+    assert in_bytes(own[2]) == pytest.approx(sum(sizes) * rank, rel=0.01)
+    assert in_bytes(smallest[2]) == pytest.approx(3 * rank, rel=0.01)
+    percentages([*own[3:], *smallest[3:]])
+
+
+def test_halving_compares_with_real_images(tmp_path: Path) -> None:
+    lines = printed("halving", "--toy", cwd=tmp_path)
+    _, titles, *rows, correlations = map(cells, lines[:-3])
+    assert titles == ["rate, augmentation", "size 1", "size 2", "size 3", "real images"]
+    names = [row[0] for row in rows]
+    assert names == ["0.002, none", "0.01, none", "0.05, none", "0.25, none"]
+    scores = [percentages(row[1:]) for row in rows]
+    assert correlations[0] == "rank correlation with real"
+    assert all(-1 <= float(value) <= 1 for value in correlations[1:])
+    found = re.fullmatch(r"tried 4 at size 1, 2 at size 2, 1 at size 3: (.*) is left", lines[-3])
+    assert found is not None
+    winner = scores[names.index(found[1])]
+    two = sorted(scores, key=lambda row: -row[0])[:2]
+    assert winner[1] == max(row[1] for row in two)
+    assert f"it has {winner[3]:.1f} %, the best {max(row[3] for row in scores):.1f} %" in lines[-2]
+    assert re.fullmatch(
+        r"beside condensing, it took [\d.]+% of the work of trying all settings on the real images", lines[-1]
+    )
+
+
+def test_spearmans_correlation_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ties, at both ends, and by the formula for lists without ties."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from halving import ranks, spearman
+
+    assert ranks([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0, 2.5, 1]
+    assert spearman([1, 2, 3], [10, 20, 300]) == pytest.approx(1)
+    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert spearman([1, 1, 1], [3, 2, 1]) == 0
+    assert spearman([1, 2, 3, 4], [2, 1, 4, 3]) == pytest.approx(1 - 6 * 4 / (4 * 15))  # 1 - 6 Σd² / n(n² - 1)
