@@ -772,9 +772,12 @@ class TestTraps:
 
     @pytest.mark.skipif(not CLEAR.exists(), reason="only Linux tells")
     def test_for_memory_that_python_does_not_know(self) -> None:
-        with mmap.mmap(-1, BOMB) as pages, pytest.raises(AssertionError), little_memory(1000):  # never used before
+        def touch(pages: mmap.mmap) -> None:
             for place in range(0, BOMB, mmap.PAGESIZE):
                 pages[place] = 1
+
+        with mmap.mmap(-1, BOMB) as pages, pytest.raises(AssertionError), little_memory(1000):  # never used before
+            touch(pages)
 
     def test_for_reading_outside(self) -> None:
         with Watched(GOLDEN) as stream:
