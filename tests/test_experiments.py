@@ -18,7 +18,7 @@ from mipset.artifact import read
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluate import Evaluation, Protocol, Score
-from mipset.experiments import Experiment
+from mipset.experiments import Advance, Experiment
 from mipset.methods import METHODS, methods
 from mipset.recipes import RECIPES, Recipe, first_pixels, pack, run
 from mipset.results import Result, read_results
@@ -393,6 +393,17 @@ class TestEstimates:
         assert sum(step.flops for step in grid.run()) == pytest.approx(expected)
         assert grid.work(grid.cells) == 0
         assert grid.work(grid.cells, anew=True) == pytest.approx(expected)
+
+    def test_making_sets_is_watched_while_it_goes_on(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+        told: list[Advance] = []
+        for name in ("herding", "yoco"):
+            told.clear()
+            grid = experiment(tmp_path, toy, recipe, name, networks=1, watch=told.append)
+            whole = grid.work(grid.cells)
+            yielded = sum(step.flops for step in grid.run())
+            assert len(told) > 3
+            assert sum(step.flops for step in told) == pytest.approx(grid._set_flops(grid.cells[0]))
+            assert yielded + sum(step.flops for step in told) == pytest.approx(whole)
 
     def test_what_a_checkpoint_held_was_done_earlier(
         self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,20 @@ class Advance:
     earlier: bool = False  # whether another process had done it
 
 
+class Told:
+    """Tells somebody how far a piece of work is, if anybody watches, and knows what was told."""
+
+    def __init__(self, watch: Callable[[Advance], None] | None, flops: float, note: str) -> None:
+        self.watch, self.whole, self.note = watch, flops, note
+        self.flops = 0.0
+
+    def of(self, share: float) -> None:
+        """This share of the work is done."""
+        if self.watch is not None:
+            self.watch(Advance(share * self.whole - self.flops, self.note))
+            self.flops = share * self.whole
+
+
 @dataclass(frozen=True)
 class Cell:
     """One method with one seed."""
@@ -82,6 +96,7 @@ class Experiment:
     workers: int = 1
     remark: str = ""  # what else has to be known to read the tables
     origin: Mapping[str, Any] = field(default_factory=dict)  # what else has to be known to load the data again
+    watch: Callable[[Advance], None] | None = None  # is told of work that yields nothing before it ends
 
     def __post_init__(self) -> None:
         names: dict[str, str] = {}
@@ -112,11 +127,6 @@ class Experiment:
         runs = tuple(method.way.runs(recipe, self.sizes))
         early = [t for t in self.at if t < recipe.outer] if runs else []
         return Cell(method, recipe, runs, (*sorted(set(early)), recipe.outer))
-
-    @property
-    def bench(self) -> Bench:
-        """What methods make sets with."""
-        return Bench(self.data, self.device, self.engine, self.origin)
 
     @property
     def table(self) -> str:
@@ -303,8 +313,10 @@ class Experiment:
         for t in dict.fromkeys(t for t, _ in left):
             known = self._made(cell, t)
             yield Advance(0.0, f"{cell}: putting its sets together")
-            made[t] = known or self._sets(cell, t)
-            yield Advance(0.0 if known else self._set_flops(cell), f"{cell}: its sets are there")
+            flops = 0.0 if known else self._set_flops(cell)
+            told = Told(self.watch, flops, f"{cell}: putting its sets together")
+            made[t] = known or self._sets(cell, t, told.of)
+            yield Advance(flops - told.flops, f"{cell}: its sets are there")
         tasks, places = [], []
         for t, architecture in left:
             for artifact, its_sizes in made[t].by_artifact():
@@ -375,7 +387,7 @@ class Experiment:
         note = json.dumps({"seconds": round(seconds, 3), "recipe": asdict(run.recipe), "rank": run.rank})
         write_whole(self._folder(run) / f"{t}.json", lambda stream: stream.write(note.encode()))
 
-    def _sets(self, cell: Cell, t: int) -> Made:
+    def _sets(self, cell: Cell, t: int, report: Callable[[float], None]) -> Made:
         """Make the sets of a cell after outer iteration `t`, of files and into files."""
         made, seconds = [], 0.0
         spent = cell.method.way.passes(cell.recipe, self.data)
@@ -386,7 +398,8 @@ class Experiment:
             r = run.recipe.replace(outer=t)
             spent += passes(r, self.data.shape, self.data.classes, len(self.data.train))
         start = time.monotonic()
-        sets = cell.method.way.sets(cell.recipe, self.sizes, made, self.bench)
+        bench = Bench(self.data, self.device, self.engine, self.origin, report)
+        sets = cell.method.way.sets(cell.recipe, self.sizes, made, bench)
         seconds += time.monotonic() - start
         known = {id(artifact): path for artifact, path in zip(made, files, strict=True)}
         paths: dict[int, Path] = {}

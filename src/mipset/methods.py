@@ -12,7 +12,7 @@ Every condensation is the same loop; no method has one of its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ class Bench:
     device: torch.device
     engine: Engine
     origin: Mapping[str, Any]  # what else has to be known to load the data again
+    report: Callable[[float], None] | None = None  # is told the share that is done
 
 
 class Way(ABC):
@@ -120,7 +121,9 @@ class Selected(Way):
     def sets(self, r: Recipe, sizes: Sequence[int], made: Sequence[Artifact], bench: Bench) -> dict[int, Artifact]:
         from mipset.selection import select
 
-        return dict.fromkeys(sizes, select(self.order, r, bench.data, bench.device, bench.engine, origin=bench.origin))
+        made_of = (bench.data, bench.device, bench.engine)
+        found = select(self.order, r, *made_of, origin=bench.origin, progress=bench.report)
+        return dict.fromkeys(sizes, found)
 
     def passes(self, r: Recipe, data: Dataset) -> Passes:
         from mipset.selection import selection_passes
@@ -135,7 +138,8 @@ class Reordered(OneRun):
         from mipset.evaluate import PROTOCOLS
         from mipset.selection import reorder
 
-        return dict.fromkeys(sizes, reorder(made[0], PROTOCOLS["paper"], r.seed, bench.device, bench.engine))
+        how = (PROTOCOLS["paper"], r.seed, bench.device, bench.engine)
+        return dict.fromkeys(sizes, reorder(made[0], *how, progress=bench.report))
 
     def passes(self, r: Recipe, data: Dataset) -> Passes:
         from mipset.evaluate import PROTOCOLS

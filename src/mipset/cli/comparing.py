@@ -27,7 +27,7 @@ from mipset.errors import SettingError
 from mipset.progress import Progress, duration
 
 if TYPE_CHECKING:
-    from mipset.experiments import Experiment
+    from mipset.experiments import Advance, Experiment
 
 
 MOST_OUTER = 1_000_000
@@ -83,9 +83,13 @@ def compare(chosen: argparse.Namespace) -> None:
         return
     cells = experiment.cells
     with Progress(f"comparing on {experiment.data.name}", experiment.work(cells)) as bar:
+
+        def show(step: Advance) -> None:
+            bar.advance(step.flops, step.note, earlier=step.earlier)
+
         try:
-            for step in experiment.run():
-                bar.advance(step.flops, step.note, earlier=step.earlier)
+            for step in replace(experiment, watch=show).run():
+                show(step)
         except KeyboardInterrupt as interrupt:
             done = sum(not experiment.missing(cell) for cell in cells)
             raise KeyboardInterrupt(
