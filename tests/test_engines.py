@@ -63,6 +63,17 @@ def check_convolution(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -
         close(gradient, wanted)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 40])
+def test_no_step_has_to_reorder_what_another_made(kernels: Kernels, channels: int) -> None:
+    images = randn(2, channels, 8, 8).requires_grad_()
+    weight = randn(5, channels, 3, 3, seed=1).requires_grad_()
+    found = functions.convolve(kernels, images, weight, None)
+    gradient = functions.weight_gradients(kernels, images, found, [1, 2])
+    (slopes,) = torch.autograd.grad(gradient, found, torch.ones_like(gradient))
+    for x in (found, slopes):
+        assert x.is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize("sizes", LARGE)
 def test_weight_gradients_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int, int]) -> None:
     check_weight_gradients(kernels, sizes, sizes[0] // 3)

@@ -13,8 +13,13 @@ from mipset.native.build import library
 
 
 def lined_up(images: Tensor) -> Tensor:
-    """[n, c, h, w] in the order that the kernels read."""
-    return images.contiguous(memory_format=torch.channels_last)
+    """[n, c, h, w] in the order that the kernels read.
+
+    The bytes of grey images are in that order anyhow; their strides say so too, or torch would answer in the other one.
+    """
+    images = images.contiguous(memory_format=torch.channels_last)
+    _, c, h, w = images.shape
+    return images.as_strided(images.shape, (h * w, 1, w, 1)) if c == 1 else images
 
 
 def stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
