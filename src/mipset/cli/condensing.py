@@ -179,7 +179,7 @@ def _tell_cost(
     size = " x ".join(map(str, real.shape))
     rows = {
         "data": f"{real.name}: {len(real.train):,} training images of {size} pixels, {real.classes} classes",
-        "recipe": f"{recipe.ipc} images per class, policy {recipe.policy}, "
+        "recipe": f"{count(recipe.ipc, 'image')} per class, policy {recipe.policy}, "
         f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
         "work": f"{flop_count(found.run_flops)}: {found.matches:,} matches of {flop_count(found.match_flops)}, "
         f"{found.training_steps:,} training steps of {flop_count(found.step_flops)}",
