@@ -58,6 +58,28 @@ if __name__ == "__main__":
     cli.main(sys.argv[1:])
 """
 
+# A classifier, trained on three images per class of the file at an address; prints whether it knows them.
+SOFTMAX = """
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from mipset import device
+
+source = device.open(sys.argv[1])
+subset = source.prefix(3)
+weights = np.zeros((int(np.prod(source.about.shape[2:])), len(source.about.class_names)))
+for images, labels in subset.batches(16, epochs=60):
+    x = images.reshape(len(images), -1)
+    scores = x @ weights
+    chances = np.exp(scores - scores.max(1, keepdims=True))
+    chances /= chances.sum(1, keepdims=True)
+    chances[np.arange(len(x)), labels] -= 1
+    weights -= 0.05 * x.T @ chances / len(x)
+images, labels = subset.arrays()
+print((images.reshape(len(images), -1) @ weights).argmax(1).tolist() == labels.tolist())
+print([name for name in sys.modules if name.partition(".")[0] in ("torch", "safetensors", "PIL") and sys.modules[name]])
+"""
+
 
 def save_npz(path: Path, classes: int = 3, per_class: int = 20, size: int = 8, seed: int = 0) -> Path:
     """A dataset of grey noise."""

@@ -32,6 +32,7 @@ from mipset.artifact import FORMAT, MOST_HEADER, describe, read_header
 from mipset.synthetic import formation
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
+OLDER = GOLDEN.with_name("older.safetensors")  # the same, from before descriptions had a digest
 SHAPE = (3, 2, 1, 4, 5)  # ranks, classes, channels, height, width
 RANK_BYTES = 2 * 1 * 4 * 5
 
@@ -106,6 +107,23 @@ class TestBytes:
             assert getattr(found, name) == getattr(expected, name)
         assert found.to_bytes() == GOLDEN.read_bytes()
 
+    def test_of_an_older_file_read_as_the_same(self) -> None:
+        header, _ = header_of(OLDER.read_bytes())
+        assert set(header["__metadata__"]) == {"mipset"}
+        assert read(OLDER).to_bytes() == GOLDEN.read_bytes()
+
+    def test_have_the_digest_of_the_description(self) -> None:
+        metadata = header_of(GOLDEN.read_bytes())[0]["__metadata__"]
+        assert metadata["mipset_sha256"] == hashlib.sha256(metadata["mipset"].encode()).hexdigest()
+        assert set(metadata) == {"mipset", "mipset_sha256"}
+
+    def test_of_much_text_are_as_many_as_they_were(self, tmp_path: Path) -> None:
+        """No letter becomes longer, so what could be read can be written."""
+        long = Artifact(**{**vars(example()), "recipe": {"novel": "猫" * (MOST_HEADER // 4)}})
+        long.write(tmp_path / "long")
+        assert (tmp_path / "long").stat().st_size < MOST_HEADER
+        assert read(tmp_path / "long").to_bytes() == (tmp_path / "long").read_bytes()
+
     def test_do_not_depend_on_the_order_of_settings(self) -> None:
         given = example()
         turned = dict(reversed(list(given.recipe.items())))
@@ -154,12 +172,13 @@ class TestBytes:
         description = json.loads(header["__metadata__"]["mipset"])
         description["sha256"] = description["sha256"][:2]
         description["accuracy"] = [p for p in description["accuracy"] if p["size"] <= 2]
-        header["__metadata__"]["mipset"] = json.dumps(description)
+        text = json.dumps(description)
+        header["__metadata__"] = {"mipset": text, "mipset_sha256": hashlib.sha256(text.encode()).hexdigest()}
         header["images"].update(shape=[2, *SHAPE[1:]], data_offsets=[0, 2 * RANK_BYTES])
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
+        first = json.dumps(header).encode()
+        first += b" " * (-len(first) % 8)
         path = tmp_path / "two.safetensors"
-        path.write_bytes(struct.pack("<Q", len(text)) + text + data[: 2 * RANK_BYTES])
+        path.write_bytes(struct.pack("<Q", len(first)) + first + data[: 2 * RANK_BYTES])
         assert read(path).to_bytes() == example().prefix(2).to_bytes()
 
 
@@ -235,7 +254,9 @@ class TestHeader:
     def test_is_the_one_that_safetensors_writes(self, data: st.DataObject) -> None:
         written = data.draw(artifacts())
         header, _ = header_of(written.to_bytes())
-        assert written.to_bytes() == save({"images": written.images}, metadata=header["__metadata__"])
+        saved = save({"images": written.images}, metadata=header["__metadata__"])
+        assert len(written.to_bytes()) == len(saved)
+        assert header_of(written.to_bytes()) == header_of(saved)  # which has the two keys in any order
 
 
 def decode_by_the_book(stored: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.float64]:
@@ -337,6 +358,14 @@ class TestRoundTrip:
         example().write(tmp_path / "ours")
         assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 
+    def test_leaves_the_mask_of_the_process_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another thread may make a file at the same time."""
+        monkeypatch.delattr(os, "umask")
+        example().write(tmp_path / "ours")
+        files.write_folder(tmp_path / "folder", [("a", b"a")])
+        (tmp_path / "usual").mkdir()
+        assert (tmp_path / "folder").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
     def test_takes_text_as_path(self, tmp_path: Path) -> None:
         example().write(str(tmp_path / "set.safetensors"))
         assert read(str(tmp_path / "set.safetensors")).ipc == 3
@@ -417,6 +446,7 @@ class TestContradictions:
             ({"std": (float("inf"),)}, "must be finite"),
             ({"factor": 0}, "factor of 0 does not cut 4 x 5 pixels"),
             ({"factor": 5}, "factor of 5 does not cut 4 x 5 pixels"),
+            ({"factor": 17, "images": np.zeros((1, 2, 1, 34, 34), np.uint8)}, "factor of 17 .*: 16 is the most"),
             ({"factor": 3}, "factor of 3 does not cut 4 x 5 pixels"),  # two tiles of 2 pixels leave none for the third
         ],
     )
@@ -438,6 +468,29 @@ class TestDamage:
         content = bytearray(example().to_bytes())
         content[len(content) - 3 * RANK_BYTES + rank * RANK_BYTES - 1] ^= 1
         assert f"image {rank} of each class was altered" in refused(tmp_path / "a", bytes(content))
+
+    @pytest.mark.parametrize("change", [(b"41.5", b"49.5"), (b"[0.25]", b"[0.75]"), (b"cat", b"dog")], ids=str)
+    def test_of_the_description(self, tmp_path: Path, change: tuple[bytes, bytes]) -> None:
+        content = example().to_bytes().replace(*change)
+        assert content != example().to_bytes()
+        assert "is damaged: its description was altered; fetch or make it again." in refused(tmp_path / "a", content)
+
+    def test_by_more_bytes_than_there_is_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(np, "fromfile", refuse)
+        message = refused(tmp_path / "large", example().to_bytes())
+        assert (
+            "needs 120 bytes of memory, which are not there: take a prefix of it with mipset.device.open()" in message
+        )
+
+    def test_by_words_that_a_terminal_obeys(self, tmp_path: Path) -> None:
+        header, data = header_of(OLDER.read_bytes())
+        header["images"]["dtype"] = "\x1b[2Jevil\u202e\n"
+        text = json.dumps(header)
+        content = struct.pack("<Q", len(text)) + text.encode() + data
+        assert "holds images of type ?[2Jevil??, not U8" in refused(tmp_path / "odd", content)
 
     def test_by_cutting_at_any_byte(self, tmp_path: Path) -> None:
         content = example().to_bytes()
@@ -602,8 +655,10 @@ class TestDamage:
     def test_by_not_being_a_file(self, tmp_path: Path) -> None:
         with pytest.raises(ArtifactError, match="is a folder"):
             read(tmp_path)
-        with pytest.raises(ArtifactError, match="there is no file"):
+        with pytest.raises(ArtifactError, match=r"there is no file .*: `mipset condense` makes one"):
             read(tmp_path / "nothing")
+        with pytest.raises(ArtifactError, match=r"there is no file .*: `mipset fetch` gets what is at an address"):
+            read("https://example.org/set.safetensors")
         with pytest.raises(ArtifactError, match="there is no file"):
             read(GOLDEN / "below a file")
         with pytest.raises(ArtifactError, match="cannot be read"):

@@ -173,6 +173,12 @@ def taken_apart(content: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
     return header, json.loads(header["__metadata__"]["mipset"]), content[8 + length :]
 
 
+def redescribe(header: dict[str, Any], text: str) -> None:
+    """Another description, under its own digest."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    header["__metadata__"] = {"mipset": text, "mipset_sha256": digest}
+
+
 def with_header(text: str, pixels: bytes) -> bytes:
     header = text.encode("utf-8", "surrogatepass")
     return struct.pack("<Q", len(header)) + header + pixels
@@ -210,7 +216,7 @@ def twisted(draw: st.DrawFn, value: dict[str, Any]) -> str:
 def lying(draw: st.DrawFn) -> bytes:
     """A sound layout whose header says something else."""
     header, description, pixels = taken_apart(draw(one_of(SOUND)))
-    header["__metadata__"]["mipset"] = draw(twisted(description))
+    redescribe(header, draw(twisted(description)))
     return with_header(draw(twisted(header)), pixels)
 
 
@@ -232,7 +238,7 @@ def reshaped(draw: st.DrawFn) -> bytes:
         sha256=[hashlib.sha256(rank).hexdigest() for rank in np.frombuffer(pixels, np.uint8).reshape(shape)],
     )
     header["images"].update(shape=shape, data_offsets=[0, draw(one_of([len(pixels)] * 3 + [len(pixels) + 1, left]))])
-    header["__metadata__"]["mipset"] = json.dumps(description)
+    redescribe(header, json.dumps(description))
     return with_header(json.dumps(header), pixels)
 
 
@@ -303,6 +309,8 @@ HABITS: list[web.Fault] = [
     web.without_ranges,
     web.in_chunks,
     web.until_closed,
+    web.in_a_negative_chunk,
+    web.redirecting_at_length,
     web.hanging_up,
     *map(web.closing_after, (0, 1, 100)),
     *map(web.closing_whole_after, (0, 9, 900)),

@@ -27,7 +27,7 @@ AT_ONCE: dict[str, set[str]] = {
     "memory": set(),
     "artifact": {"errors", "files", "numpy"},
     "charts": set(),
-    "tables": {"artifact"},
+    "tables": {"artifact", "errors"},
     "pictures": {"artifact", "errors", "extras", "files", "numpy"},
     "decoding": {"artifact", "numpy"},
     "exports": {"__init__", "artifact", "errors", "extras", "files", "numpy", "pictures"},

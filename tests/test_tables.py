@@ -104,6 +104,22 @@ def test_a_description_leaves_out_what_is_not_known() -> None:
     assert "none: a stored image is a training image" in description(bare)
 
 
+def test_a_description_has_nothing_that_a_terminal_obeys() -> None:
+    odd = "\x1b]0;owned\x07\nsize"
+    found = description(
+        replace(example(), class_names=(odd, "dog"), recipe={odd: odd}, provenance={odd: odd}).with_accuracy(
+            [replace(point(1, 50.0), protocol=odd, network=odd, data=odd)]
+        )
+    )
+    assert all(line.isprintable() for line in found.splitlines())
+    assert "classes   ?]0;owned??size, dog" in found
+
+
+def test_a_description_says_where_there_is_no_spread() -> None:
+    alone = example().with_accuracy([replace(point(1, 50.0), networks=1, std=0.0)])
+    assert description(alone).splitlines()[-1].endswith("  50.0 of one network")
+
+
 def test_a_description_has_a_curve_for_each_protocol() -> None:
     measured = example().with_accuracy([point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")])
     assert description(measured).splitlines()[6:] == [

@@ -119,6 +119,41 @@ def until_closed(handler: Handler) -> bool:
     return True
 
 
+def in_a_negative_chunk(handler: Handler) -> bool:
+    """206 with all that is left of the file, in a chunk whose length cannot be."""
+    handler.protocol_version = "HTTP/1.1"
+    handler.send_response(206)
+    for name, value in {
+        "Content-Range": f"bytes {handler.start}-{handler.stop - 1}/{len(handler.server.content)}",
+        "Transfer-Encoding": "chunked",
+        "Connection": "close",
+    }.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(b"-5\r\n" + handler.server.content[handler.start :] + b"\r\n0\r\n\r\n")
+    return True
+
+
+def redirecting_at_length(handler: Handler) -> bool:
+    """To itself, with a page of 32 MB about it."""
+    handler.answer(302, headers={"Location": handler.server.url}, length=1 << 25)
+    for _ in range(1 << 9):
+        handler.send(bytes(1 << 16))
+    return True
+
+
+def saying(words: bytes, pause: float = 0.0, times: int = 1) -> Fault:
+    """These words, whatever they mean, again and again."""
+
+    def fault(handler: Handler) -> bool:
+        for _ in range(times):
+            handler.wfile.write(words)
+            time.sleep(pause)
+        return True
+
+    return fault
+
+
 def hanging_up(handler: Handler) -> bool:
     """No answer at all."""
     handler.close_connection = True

@@ -28,12 +28,14 @@ from mipset.files import write_whole
 
 FORMAT = 1
 KEY = "mipset"  # of the metadata
+DIGEST = "mipset_sha256"  # of what is under that key
 METADATA = "__metadata__"
 TENSOR = "images"
 DECODE = "tiles row by row, each enlarged bilinearly (half-pixel centres) to full size; short sides padded with 0.5"
 LENGTH = struct.Struct("<Q")  # what a file begins with: the length of its header
 MOST_HEADER = 1 << 23  # bytes; a longer header is refused before it is read
 MOST_BYTES = (1 << 63) - 1  # of pixels: what a file can be asked for
+MOST_FACTOR = 16  # so that a file decodes to 1,024 times its bytes at most
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -117,11 +119,11 @@ class Description:
             "sha256": list(self.sha256),
         }
         try:
-            text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            text = _json_text(said, sort_keys=True)
         except (TypeError, ValueError, RecursionError) as error:
             raise ArtifactError(f"recipe and provenance must be plain JSON values ({error}).") from error
         pixels = {"dtype": "U8", "shape": list(self.shape), "data_offsets": [0, prod(self.shape)]}
-        header = json.dumps({METADATA: {KEY: text}, TENSOR: pixels}, separators=(",", ":")).encode()
+        header = _json_text({METADATA: {KEY: text, DIGEST: _digest(text)}, TENSOR: pixels}).encode()
         header += b" " * (-len(header) % 8)
         if len(header) > MOST_HEADER:
             raise ArtifactError(f"a header cannot have {len(header):,} bytes: {MOST_HEADER:,} are the most.")
@@ -198,11 +200,18 @@ def _check(shape: tuple[int, ...], said: Artifact | Description) -> None:
         raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
     if not all(map(isfinite, said.mean)) or not all(0 < s < float("inf") for s in said.std):
         raise ArtifactError(f"mean {brief(said.mean)} and std {brief(said.std)} must be finite, and std above 0.")
-    if said.factor < 1 or any((said.factor - 1) * -(-side // said.factor) >= side for side in shape[3:]):
-        raise ArtifactError(f"a factor of {brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels.")
+    if not 1 <= said.factor <= MOST_FACTOR or any(_leaves_a_tile_empty(said.factor, side) for side in shape[3:]):
+        raise ArtifactError(
+            f"a factor of {brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels: {MOST_FACTOR} is the most, "
+            "and each tile has a pixel of its own."
+        )
     for p in said.accuracy:
         if not (1 <= p.size <= shape[0] and 0 <= p.mean <= 100 and 0 <= p.std <= 100 and p.networks >= 1):
             raise ArtifactError(f"{brief(p)} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
+
+
+def _leaves_a_tile_empty(factor: int, side: int) -> bool:
+    return (factor - 1) * -(-side // factor) >= side
 
 
 def _not_images(dtype: str, shape: Sequence[int]) -> ArtifactError:
@@ -246,7 +255,13 @@ def read(path: Path | str) -> Artifact:
         said, start = read_header(piece, name)
         check_length(length, said, start, name)
         stream.seek(start)
-        pixels = np.fromfile(stream, np.uint8, prod(said.shape))
+        try:
+            pixels = np.fromfile(stream, np.uint8, prod(said.shape))
+        except MemoryError as error:
+            raise ArtifactError(
+                f"{name} needs {prod(said.shape):,} bytes of memory, which are not there: take a prefix of it with "
+                "mipset.device.open()."
+            ) from error
     if len(pixels) != prod(said.shape):  # it became shorter while it was read
         raise _not_whole(name, "its pixels end early")
     images = pixels.reshape(said.shape)
@@ -262,7 +277,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         if path.is_dir():
             raise ArtifactError(f"{path} is a folder, not a file: name a file in it.")
         if not path.is_file():
-            raise ArtifactError(f"there is no file {path}: `mipset condense` makes one.")
+            is_address = re.match("https?:/", str(path))
+            instead = "`mipset fetch` gets what is at an address" if is_address else "`mipset condense` makes one"
+            raise ArtifactError(f"there is no file {path}: {instead}.")
         with path.open("rb") as stream:
             yield stream
     except OSError as error:
@@ -285,7 +302,7 @@ def describe(header: bytes, name: str) -> Description:
     if len(header) != end:
         raise _not_whole(name, f"its header ends after {len(header)} of {end} bytes")
     try:
-        entries = _json(header[LENGTH.size :].decode("utf-8"))
+        entries = _json(header[LENGTH.size :].decode("utf-8"), parse_int=_unsigned)
         json.dumps(entries, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise _not_whole(name, f"its header is no JSON: {brief(error)}") from error
@@ -296,6 +313,8 @@ def describe(header: bytes, name: str) -> Description:
         raise ArtifactError(f"{name} is a safetensors file, but not one of mipset's: see FORMAT.md.")
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _not_whole(name, "its header has values of other types than it should")
+    if DIGEST in metadata and metadata[DIGEST] != _digest(metadata[KEY]):
+        raise ArtifactError(f"{name} is damaged: its description was altered; fetch or make it again.")
     if entry.get("dtype") != "U8":
         raise ArtifactError(f"{name} holds images of type {brief(entry.get('dtype'), str)}, not U8: see FORMAT.md.")
     shape = _shape(entry, name)
@@ -382,9 +401,25 @@ def _of(name: str, value: Any, kind: type | UnionType) -> Any:
     return value
 
 
-def _json(text: str) -> Any:
+def _json_text(value: object, sort_keys: bool = False) -> str:
+    """A value as JSON without spaces; half of a surrogate pair, which is no text, is written as an escape."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _json(text: str, parse_int: Callable[[str], int] = int) -> Any:
     """What JSON text says, if its numbers are finite and no key comes twice in an object."""
-    return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
+    return json.loads(text, parse_int=parse_int, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
+
+
+def _unsigned(text: str) -> int:
+    if text.startswith("-"):
+        raise ValueError(f"{brief(text, str)} is below 0")
+    return int(text)
 
 
 def _finite(text: str) -> float:

@@ -68,7 +68,12 @@ def choices(names: Iterable[str]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
 
 
+def printable(text: str) -> str:
+    """What somebody else wrote, with nothing in it that a terminal obeys."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def brief(value: object, text: Callable[[object], str] = repr) -> str:
-    """What somebody else's file says, in a message: no longer than one wants to read."""
+    """What somebody else's file says, in a message: printable, and no longer than one wants to read."""
     written = text(value)
-    return written if len(written) <= 200 else f"{written[:200]}..."
+    return printable(written if len(written) <= 200 else f"{written[:200]}...")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -30,16 +29,16 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
     Whatever happens on the way (a full disk, an interrupt), `path` is either as it was or complete.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    part = _beside(path)
+    stream = part.open("xb")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o666 & ~_mask())  # mkstemp makes a private file; ours is like any other
-        Path(name).replace(path)
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
@@ -49,13 +48,13 @@ def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     Whatever happens on the way, `path` is either as it was or complete. A folder that was there is removed.
     """
     path = path.resolve()
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    part = _beside(path)
+    part.mkdir()
     try:
         for place, content in contents:
             file = part / place
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        part.chmod(0o777 & ~_mask())
         if path.exists():
             _exchange(part, path)
         else:
@@ -76,17 +75,16 @@ def _exchange(part: Path, path: Path) -> None:
     shutil.rmtree(old)
 
 
-def refuse_to_overwrite(path: Path, force: bool) -> None:
+def refuse_to_overwrite(path: Path, force: bool, flag: str = "--out") -> None:
     """Say so before any work is done if a file cannot be written to `path`, or may not be without `force`."""
     if path.is_dir():
         raise ArtifactError(f"{path} is a folder: add a file name to it.")
     if path.exists() and not force:
-        raise ArtifactError(f"{path} exists already: choose another --out, or add --force to overwrite it.")
+        raise ArtifactError(f"{path} exists already: choose another {flag}, or add --force to overwrite it.")
     if not path.absolute().parent.is_dir():
         raise ArtifactError(f"there is no folder {path.absolute().parent} to write {path.name} into: make it first.")
 
 
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path) -> Path:
+    """A name that nobody else has, for what becomes `path` when it is complete."""
+    return path.parent / f".{path.name}.{os.urandom(4).hex()}.part"

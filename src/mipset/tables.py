@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from mipset.artifact import Accuracy, Artifact
+from mipset.errors import printable
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> str:
@@ -31,7 +32,7 @@ def accuracy_table(
     fleets = {name: shares for name, shares in (fleets or {}).items() if shares}
     rows = [["images per class", *map(str, sizes), "mean", *(["fleet"] if fleets else [])]]
     for name, points in curves.items():
-        cells = {p.size: f"{p.mean:.1f} ±{p.std:.1f}" if p.networks > 1 else f"{p.mean:.1f}" for p in points}
+        cells = {p.size: spread(p.mean, p.std, p.networks, "±") for p in points}
         whole = len(cells) == len(sizes)  # means over different sizes do not compare
         mean = f"{statistics.fmean(p.mean for p in points):.2f}" if whole else "-"
         rows.append([name, *(cells.get(size, "-") for size in sizes), mean])
@@ -40,6 +41,11 @@ def accuracy_table(
             known = shares and shares.keys() <= means.keys()
             rows[-1].append(f"{fleet_mean(means, shares):.2f}" if known else "-")
     return in_columns(rows)
+
+
+def spread(mean: float, std: float, networks: int, sign: str = "± ") -> str:
+    """`60.0 ± 1.2`, or `60.0` where there was but one network, whose accuracy has no spread."""
+    return f"{mean:.1f} {sign}{std:.1f}" if networks > 1 else f"{mean:.1f}"
 
 
 def fleet_mean(means: Mapping[int, float], shares: Mapping[int, float]) -> float:
@@ -85,14 +91,15 @@ def description(artifact: Artifact) -> str:
         ],
         ["recipe", ", ".join(f"{key} {value}" for key, value in artifact.recipe.items())],
     ]
-    lines = [f"{title:<10}{text}" for title, text in rows if text]
+    lines = [f"{title:<10}{printable(text)}" for title, text in rows if text]
     heading = ""
     for p in artifact.accuracy:
         other = "" if p.data == artifact.provenance.get("sha256") else f"; tested with data {p.data[:12]}"
         if heading != (heading := f"accuracy in % (protocol {p.protocol}; {p.network}; seed {p.seed}{other})"):
-            lines += ["", heading]
+            lines += ["", printable(heading)]
         bar = "█" * round(p.mean / 2.5)
-        lines.append(f"  {p.size:>4}  {bar:<40}  {p.mean:.1f} ± {p.std:.1f} over {p.networks} networks")
+        of = f"over {p.networks} networks" if p.networks > 1 else "of one network"
+        lines.append(f"  {p.size:>4}  {bar:<40}  {spread(p.mean, p.std, p.networks)} {of}")
     if not artifact.accuracy:
         lines += ["", "accuracy  not measured yet: `mipset evaluate FILE --save` measures it"]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ class Cache:
     """A folder of ranks, which several sets may share."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder.absolute()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -41,10 +41,10 @@ class Cache:
             raise self._useless(error) from error
 
     def _path(self, digest: str) -> Path:
-        return self._folder / f"{digest}.rank"
+        return self.folder / f"{digest}.rank"
 
     def _useless(self, error: OSError) -> ArtifactError:
         return ArtifactError(
-            f"the folder {self._folder} cannot keep what is fetched: {error.strerror or error}; "
+            f"the folder {self.folder} cannot keep what is fetched: {error.strerror or error}; "
             "make room, or name another as cache."
         )

@@ -14,12 +14,12 @@ Labels = npt.NDArray[np.int64]
 
 
 class Normaliser:
-    """Gives the training images of a set one at a time."""
+    """Gives the training images of the file called `name` one at a time."""
 
-    def __init__(self, said: Description) -> None:
+    def __init__(self, said: Description, name: str) -> None:
         height, width = said.shape[3:]
         self._decoder = Decoder(said.factor, height, width)
-        self._mean, self._std = _scale(said)
+        self._mean, self._std = scale(said, name)
 
     @property
     def images(self) -> int:
@@ -31,12 +31,13 @@ class Normaliser:
         return (self._decoder(stored, number) - self._mean) / self._std
 
 
-def _scale(said: Description) -> tuple[Images, Images]:
-    """Mean and deviation of each channel, where normalising with them gives numbers."""
+def scale(said: Description, name: str) -> tuple[Images, Images]:
+    """Mean and deviation of each channel of the file called `name`, where normalising with them gives numbers."""
     exact = np.array(said.mean), np.array(said.std)
     with np.errstate(over="ignore"):
         far = np.maximum(abs(exact[0]), abs(1 - exact[0])) / exact[1]
         mean, std = (values.astype(np.float32).reshape(-1, 1, 1) for values in exact)
     if not np.all(far < np.finfo(np.float32).max / 2) or not np.all(np.isfinite([mean, std])) or not np.all(std > 0):
-        raise ArtifactError(f"mean {brief(said.mean)} and std {brief(said.std)} cannot be normalised with in float32.")
+        numbers = f"mean {brief(said.mean)} and std {brief(said.std)}"
+        raise ArtifactError(f"{name} has {numbers}, which cannot be normalised with in float32.")
     return mean, std

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +25,13 @@ class Place(Protocol):
         """How many bytes it has, as far as is known after something was read."""
 
     def blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        """The bytes from `start` up to `stop`, in order, as they come: all of them, or an error at the end."""
+        """The bytes from `start` up to `stop`, in order, as they come: all of them, or an error at the end.
+
+        Blocks are empty while bytes pass by that were not asked for.
+        """
+
+    def piece(self, start: int, stop: int, tell: Callable[[int], object]) -> bytes:
+        """The same at once, and of one version of the file; `tell` is called with how many have come."""
 
 
 class LocalFile:
@@ -33,7 +39,7 @@ class LocalFile:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._path = path
+        self._path = path.absolute()  # which stays the same in another working folder
         with opened(path) as stream:
             self._version = _version(stream.fileno())
 
@@ -42,6 +48,8 @@ class LocalFile:
         return self._version[0]
 
     def blocks(self, start: int, stop: int) -> Iterator[bytes]:
+        if not self._path.exists():
+            raise ChangedError(f"{self.name} is no longer where it was opened: open it again where it is.")
         with opened(self._path) as stream:
             if _version(stream.fileno()) != self._version:
                 raise ChangedError(f"{self.name} was changed since it was opened: open it again.")
@@ -54,6 +62,11 @@ class LocalFile:
                     raise self._too_short(start, stop)
                 start += len(block)
                 yield block
+
+    def piece(self, start: int, stop: int, tell: Callable[[int], object]) -> bytes:
+        content = b"".join(self.blocks(start, stop))
+        tell(len(content))
+        return content
 
     def _too_short(self, end: int, stop: int) -> ArtifactError:
         return ArtifactError(

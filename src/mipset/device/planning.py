@@ -7,15 +7,16 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 
 import numpy as np
 
 from mipset.artifact import Accuracy, Description
+from mipset.device.arguments import counted, number
 from mipset.device.normalising import Images, Labels
 from mipset.device.source import Source
 from mipset.errors import BudgetError, SettingError
-from mipset.tables import byte_count
+from mipset.tables import byte_count, spread
 
 BATCH = 64  # that of the protocols, which their names do not tell
 
@@ -26,12 +27,18 @@ class Expected:
 
     mean: float
     std: float  # over networks
+    networks: int
     network: str
     protocol: str
     measured: bool  # at this size; otherwise it lies on the line between the two nearest sizes
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.std:.1f} %"
+        return self.percent if self.networks > 1 else f"{self.percent} (one network)"
+
+    @property
+    def percent(self) -> str:
+        """Without a spread where one network has none."""
+        return f"{spread(self.mean, self.std, self.networks)} %"
 
 
 @dataclass(frozen=True)
@@ -60,15 +67,19 @@ def plan(
     """The largest size within the limits that are given. Nothing but the header is read.
 
     - `bytes`: of storage, for the prefix as a file.
-    - `memory`: bytes for training from `batches(batch)`. For size n that is (n + 1) · R for the pixels of n ranks and
-      of one on its way, 16 for the place of each training image in an epoch, and 4 · ch · h · w for each float32 image
+    - `memory`: bytes for training from `batches(batch)`. For size n that is n · R for the pixels of n ranks and 9/8 · R
+      for one on its way, 16 for the place of each training image in an epoch, and 4 · ch · h · w for each float32 image
       of two batches (the one in use and the next) and of the 8 that decoding needs. The network comes on top.
     - `seconds`: of training, at `throughput` images per second, which `probe` measures: images · epochs / throughput.
 
     `epochs` are those of the protocol that the accuracies in the file were measured with, unless given. The size is the
     largest, and not the one with the highest accuracy in the file, because that would be chosen by test images.
     """
-    _positive(bytes=bytes, memory=memory, seconds=seconds, throughput=throughput, epochs=epochs, batch=batch)
+    limits = {"bytes": bytes, "memory": memory, "seconds": seconds, "throughput": throughput}
+    for name, limit in limits.items():
+        if limit is not None:
+            number(name, limit)
+    epochs, batch = None if epochs is None else counted("epochs", epochs), counted("batch", batch)
     if seconds is not None and throughput is None:
         raise SettingError("seconds of training cannot be counted without throughput: device.probe() measures it.")
     planner = _Planner(source.about, epochs, batch, throughput)
@@ -93,7 +104,8 @@ def probe(
 
     Decoding counts; the first call does not, since that is when things are set up. One image per class is read for it.
     """
-    _positive(batch=batch, seconds=seconds)
+    batch = counted("batch", batch)
+    number("seconds", seconds)
     subset, draws = source.prefix(1), np.random.default_rng(0)
 
     def step() -> None:
@@ -107,18 +119,14 @@ def probe(
     return steps * batch / spent
 
 
-def _positive(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not 0 < value < inf:
-            raise SettingError(f"{name} cannot be {value}: it must be a number above 0.")
-
-
 class _Planner:
     """What each size takes and gives."""
 
     def __init__(self, said: Description, epochs: int | None, batch: int, throughput: float | None) -> None:
         self._said, self._given, self._batch, self._throughput = said, epochs, batch, throughput
         self._curve = _curve(said.accuracy)
+        protocol = self._curve[0].protocol if self._curve else ""
+        self._rule = re.search(r"\b([1-9]\d{0,8}) epochs(?:, at least (\d{1,9}) steps)?", protocol)
 
     def images(self, size: int) -> int:
         return size * self._said.shape[1] * self._said.factor**2
@@ -127,7 +135,7 @@ class _Planner:
         return self._said.prefix(size).file_bytes
 
     def memory(self, size: int) -> int:
-        pixels = (size + 1) * self._said.rank_bytes
+        pixels = (size + 1) * self._said.rank_bytes + self._said.rank_bytes // 8
         return pixels + 16 * self.images(size) + (2 * self._batch + 8) * 4 * prod(self._said.shape[2:])
 
     def epochs(self, size: int) -> int | None:
@@ -150,12 +158,10 @@ class _Planner:
 
     def _measured_epochs(self, size: int) -> int | None:
         """How long the networks of the curve were trained, as its protocol has it: `16 epochs, at least 100 steps`."""
-        protocol = self._curve[0].protocol if self._curve else ""
-        found = re.search(r"\b([1-9]\d{0,8}) epochs(?:, at least (\d{1,9}) steps)?", protocol)
-        if found is None:
+        if self._rule is None:
             return None
         steps_per_epoch = -(-self.images(size) // BATCH)
-        return max(int(found[1]), -(-int(found[2] or 0) // steps_per_epoch))
+        return max(int(self._rule[1]), -(-int(self._rule[2] or 0) // steps_per_epoch))
 
     def _expected(self, size: int) -> Expected | None:
         if self._measured_epochs(size) not in (None, self.epochs(size)):
@@ -167,7 +173,7 @@ class _Planner:
         a, b = known[max(smaller)], known[min(larger)]
         share = (size - a.size) / (b.size - a.size) if a is not b else 0.0
         mean, std = (one + share * (other - one) for one, other in ((a.mean, b.mean), (a.std, b.std)))
-        return Expected(mean, std, a.network, a.protocol, size in known)
+        return Expected(mean, std, min(a.networks, b.networks), a.network, a.protocol, size in known)
 
 
 def _curve(points: Sequence[Accuracy]) -> list[Accuracy]:
@@ -182,9 +188,18 @@ def _too_much(least: Plan, bytes: float | None, memory: float | None, seconds: f
     """Why the smallest size does not fit."""
     reasons = []
     if bytes is not None and least.file_bytes > bytes:
-        reasons.append(f"its file has {byte_count(least.file_bytes)}, and there is room for {byte_count(int(bytes))}")
+        needed, room = _apart(least.file_bytes, int(bytes))
+        reasons.append(f"its file has {needed}, and there is room for {room}")
     if memory is not None and least.memory > memory:
-        reasons.append(f"training takes {byte_count(least.memory)} of memory, and there are {byte_count(int(memory))}")
+        needed, room = _apart(least.memory, int(memory))
+        reasons.append(f"training takes {needed} of memory, and there are {room}")
     if seconds is not None and least.seconds is not None and least.seconds > seconds:
-        reasons.append(f"training takes {least.seconds:.3g} s, and there are {seconds:.3g}")
+        digits = next(digits for digits in (3, 17) if f"{least.seconds:.{digits}g}" != f"{seconds:.{digits}g}")
+        reasons.append(f"training takes {least.seconds:.{digits}g} s, and there are {seconds:.{digits}g}")
     return f"not even one image per class fits: {'; '.join(reasons)}."
+
+
+def _apart(needed: int, room: int) -> tuple[str, str]:
+    """Two numbers of bytes, to the byte where they are alike otherwise."""
+    short = byte_count(needed), byte_count(room)
+    return short if short[0] != short[1] else (f"{needed:,} B", f"{room:,} B")

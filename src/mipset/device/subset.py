@@ -12,6 +12,7 @@ import numpy as np
 
 from mipset import artifact
 from mipset.artifact import Artifact, Pixels
+from mipset.device.arguments import MOST, counted, wholes
 from mipset.device.normalising import Images, Labels, Normaliser
 from mipset.errors import SettingError
 from mipset.extras import missing
@@ -38,7 +39,7 @@ class Subset:
         self._source = source
         self._ranks = list(_cut(ranks, sizes))
         self._ends = list(accumulate(len(images) for images, _ in self._ranks))
-        self._training = Normaliser(source.about)
+        self._training = Normaliser(source.about, source.name)
 
     def __len__(self) -> int:
         """Training images."""
@@ -54,10 +55,11 @@ class Subset:
         return sum(images.nbytes for images, _ in self._ranks)
 
     def grow(self, sizes: int | Sequence[int]) -> Subset:
-        """A larger subset; only the ranks that are not here yet are read."""
+        """A larger subset; only the ranks that neither this one nor the source has are read."""
         counts = self._source.counts(sizes)
         if any(new < old for new, old in zip(counts, self.sizes, strict=True)):
             raise SettingError(f"{self} cannot grow to {sizes}: shrink() makes it smaller.")
+        self._source.offer(images for images, _ in self._ranks[: min(self.sizes)])
         return self._source.prefix(counts)
 
     def shrink(self, sizes: int | Sequence[int]) -> Subset:
@@ -73,7 +75,7 @@ class Subset:
 
     def take(self, numbers: Iterable[int]) -> tuple[Images, Labels]:
         """The training images of these numbers, float32 [k, ch, h, w] and normalised, and their labels [k]."""
-        wanted = [int(number) for number in numbers]
+        wanted = wholes("the numbers of training images", numbers)
         if not all(0 <= number < len(self) for number in wanted):
             raise IndexError(f"training images are numbered from 0 to {len(self) - 1}")
         shape = (len(wanted), *self._source.about.shape[2:])
@@ -100,10 +102,9 @@ class Subset:
         An epoch is cut into as few batches as `size` allows, all of about one size: a last one of a few images would
         count as much as a full one. Without end if `epochs` is None. The same seed gives the same batches.
         """
-        for name, value, least in (("size", size, 1), ("epochs", epochs, 1), ("seed", seed, 0)):
-            if value is not None and value < least:
-                raise SettingError(f"{name} of batches cannot be {value}: it must be at least {least}.")
-        return self._batches(-(-len(self) // size), count() if epochs is None else range(epochs), seed)
+        number = -(-len(self) // counted("size of batches", size))
+        rounds = count() if epochs is None else range(counted("epochs of batches", epochs))
+        return self._batches(number, rounds, counted("seed of batches", seed, least=0, most=MOST))
 
     def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Images, Labels]]:
         ends = [len(self) * batch // number for batch in range(number + 1)]
@@ -139,7 +140,7 @@ class Subset:
         return size
 
 
-def whole(ranks: Iterable[Pixels]) -> Iterator[Rank]:
+def labelled(ranks: Iterable[Pixels]) -> Iterator[Rank]:
     """Ranks [C, ch, h, w] with the classes of their images: all, in order."""
     for images in ranks:
         yield images, np.arange(len(images))
