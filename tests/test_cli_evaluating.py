@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +34,21 @@ def group_is_gone(group: int, within: float) -> bool:
     while alive(group) and time.monotonic() < end:
         time.sleep(0.1)
     return not alive(group)
+
+
+class TestFleet:
+    @pytest.mark.parametrize(
+        ("recipe", "shares"),
+        [
+            ({"ipc": 3, "prefix_weights": "1:60,3:40"}, {1: 0.6, 3: 0.4}),
+            ({"ipc": 10, "prefix_weights": "1:60,3:40"}, {1: 0.6, 3: 0.4}),  # a slice
+            ({"ipc": 10**12, "prefix_weights": "1:1"}, {1: 1.0}),
+            ({"ipc": 10, "prefix_weights": "1:60,10:40"}, {}),
+            *(({"ipc": 3, "prefix_weights": odd}, {}) for odd in ("1:-60,3:160", "1:nan", "1:0", "1:-1,2:1", 7, None)),
+        ],
+    )
+    def test_is_the_one_that_a_file_was_made_for(self, recipe: dict[str, Any], shares: dict[int, float]) -> None:
+        assert evaluating._fleet(replace(read(GOLDEN), recipe=recipe)) == pytest.approx(shares)
 
 
 class TestNetworkChoice:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from mipset.artifact import MOST_FACTOR
 from mipset.augment import Operation
 from mipset.data import Dataset
 from mipset.errors import SettingError
@@ -66,6 +67,18 @@ def test_a_setting_that_cannot_be(changes: dict[str, Any], sentence: str) -> Non
         PAPER_CIFAR10.replace(**changes)
 
 
+BAD_SHARES = [
+    *("1:nan", "1:inf", "1:1e400,4:1", "1:-60,4:160", "1:0", "1:0,4:0", "1:1e308,2:1e308"),
+    *("nan,1,1,1", "0,0,0,0", "-1,1,1,1", "inf,1,1,1"),
+]
+
+
+def test_the_factor_is_one_that_a_file_may_have() -> None:
+    assert Recipe(factor=MOST_FACTOR).factor == 16
+    with pytest.raises(SettingError, match="--factor cannot be 17: it must be at least 1 and at most 16"):
+        Recipe(factor=MOST_FACTOR + 1)
+
+
 def test_prefix_weights() -> None:
     every = Recipe(ipc=4, policy="every-prefix")
     assert list(every.size_weights) == [1, 1, 1, 1]
@@ -75,7 +88,7 @@ def test_prefix_weights() -> None:
     assert every.fleet == every.replace(prefix_weights="size").fleet == {}
     assert every.replace(prefix_weights="4:25,1:75").fleet == pytest.approx({1: 0.75, 4: 0.25})
     assert every.replace(prefix_weights="1,0,0,3").fleet == pytest.approx({1: 0.25, 4: 0.75})
-    for text in ("5:1", "0:1", "1:1,1:2", "1:x", "1:2:3", ":", "1.5:1", ""):
+    for text in ("5:1", "0:1", "1:1,1:2", "1:x", "1:2:3", ":", "1.5:1", "", *BAD_SHARES):
         with pytest.raises(SettingError, match="--prefix-weights cannot be"):
             every.replace(prefix_weights=text)
     assert every.replace(subset_weight=0.5).size_weights == pytest.approx((0.5, 0.5, 0.5, 1))

@@ -52,8 +52,10 @@ PRECISIONS = ("float32", "bfloat16")
 MOST = 1e30  # larger numbers leave float32 on the way
 
 
-def _setting(default: Any, text: str, *, among: Sequence[str] = (), least: float | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "choices": tuple(among), "least": least})
+def _setting(
+    default: Any, text: str, *, among: Sequence[str] = (), least: float | None = None, most: float = MOST
+) -> Any:
+    return field(default=default, metadata={"help": text, "choices": tuple(among), "least": least, "most": most})
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Recipe:
     round_distances: int = _setting(
         -1, "decimals of the metric before sizes are compared; -1 keeps all (mdc)", least=-1
     )
-    factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1)
+    factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1, most=16)
     init: str = _setting("mix", "first pixels: tiles of real images, or noise", among=INITIALISATIONS)
     distance: str = _setting("squared", "between gradients of the convolution weights", among=DISTANCES)
     network: str = _setting(
@@ -113,9 +115,9 @@ class Recipe:
                 mixes = f.name == "network" and value in WITH_BATCH_NORM
                 why = " to condense with, since its batch norm mixes the images of a batch" if mixes else ""
                 raise SettingError(f"{flag} cannot be {value!r}{why}: choose {choices(f.metadata['choices'])}.")
-            least = f.metadata["least"]
-            if least is not None and not least <= value <= MOST:
-                raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and at most {MOST:g}.")
+            least, most = f.metadata["least"], f.metadata["most"]
+            if least is not None and not least <= value <= most:
+                raise SettingError(f"{flag} cannot be {value}: it must be at least {least} and at most {most:g}.")
         for name in ("pixel_momentum", "network_momentum"):
             if getattr(self, name) >= 1:
                 raise SettingError(f"{flag_of(name)} cannot be {getattr(self, name)}: it must be below 1.")
@@ -132,7 +134,8 @@ class Recipe:
         if len(self.size_weights) != self.ipc:
             raise SettingError(
                 f"--prefix-weights cannot be {self.prefix_weights!r}: choose one, size, or {self.ipc} numbers "
-                f"separated by commas, one for each size, or shares of some sizes such as 1:60,{self.ipc}:40."
+                f"separated by commas, one for each size, or shares of some sizes such as 1:60,{self.ipc}:40; "
+                "all finite, none below 0, and not all 0."
             )
 
     def replace(self, **changes: Any) -> Self:
@@ -175,21 +178,27 @@ class Recipe:
 
 
 def _numbers(text: str, ipc: int) -> list[float]:
-    """`1,1,2` or `1:60,3:40` as a weight for each size; nothing where it is neither.
+    """`1,1,2` or `1:60,3:40` as a weight for each size; nothing where it is neither, or cannot be weighed with.
 
     Shares weigh as much together as if every size counted once.
     """
     try:
         if ":" not in text:
-            return [float(part) for part in text.split(",")]
+            weights = [float(part) for part in text.split(",")]
+            return weights if _can_be_shares(weights) else []
         pairs = [part.split(":") for part in text.split(",")]
         shares = {int(size): float(share) for size, share in pairs}
     except ValueError:
         return []
-    if len(shares) < len(pairs) or not all(1 <= size <= ipc for size in shares):
+    if len(shares) < len(pairs) or not all(1 <= size <= ipc for size in shares) or not _can_be_shares(shares.values()):
         return []
-    total = sum(shares.values()) or 1.0
+    total = sum(shares.values())
     return [ipc * shares.get(n, 0.0) / total for n in range(1, ipc + 1)]
+
+
+def _can_be_shares(weights: Iterable[float]) -> bool:
+    given = list(weights)
+    return all(weight >= 0 for weight in given) and 0 < sum(given) <= MOST
 
 
 def flag_of(name: str) -> str:

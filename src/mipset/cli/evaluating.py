@@ -133,8 +133,8 @@ def _fleet(artifact: Artifact) -> dict[int, float]:
 
     weights = artifact.recipe.get("prefix_weights", "one")
     try:
-        return Recipe(ipc=artifact.recipe.get("ipc", 0), policy="every-prefix", prefix_weights=weights).fleet
-    except SettingError:  # a recipe from elsewhere
+        return Recipe(ipc=artifact.ipc, policy="every-prefix", prefix_weights=weights).fleet
+    except SettingError:  # a recipe from elsewhere, or of more sizes
         return {}
 
 
