@@ -54,7 +54,7 @@ class TestVerbs:
             assert sheet.width > 2 * (3 * 28 + 2)
 
         assert done(run("slice", "a.safetensors", 1, "--out", "b.safetensors", cwd=tmp_path)).startswith(
-            "b.safetensors: 1 images per class, "
+            "b.safetensors: 1 image per class, "
         )
         part = read(tmp_path / "b.safetensors")
         np.testing.assert_array_equal(part.images, whole.images[:1])
@@ -144,8 +144,8 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed"},
-            ("show",): {"FILE", "--help", "--png"},
+            ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed", "--force"},
+            ("show",): {"FILE", "--help", "--png", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("import",): {
@@ -154,7 +154,7 @@ class TestHelp:
                 *data,
             },
             ("plan",): {"FILE_OR_URL", "--help", *limits},
-            ("fetch",): {"URL", "--help", "--out", "--ipc", "--force", *limits},
+            ("fetch",): {"URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import web
 from commands import GOLDEN, WITHOUT_TORCH, Here, done, names, run
-from mipset import read
+from mipset import Accuracy, cli, read
 from mipset.tables import byte_count
 
 
@@ -74,7 +75,7 @@ class TestDevice:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            (["--bytes", "100"], "not even one image per class fits: its file has 920 B, and there is room for 100 B"),
+            (["--bytes", "100"], "not even one image per class fits: its file has 992 B, and there is room for 100 B"),
             (["--bytes", "many"], "--bytes: 'many' is no number of bytes such as 512, 30kB or 3MB"),
             (["--bytes", "0"], "bytes cannot be 0: it must be a number above 0"),
             (["--memory", "1kB"], "of memory, and there are 1.0 kB"),
@@ -84,6 +85,9 @@ class TestDevice:
             (["--seconds", "1", "--throughput", "1", "--epochs", "1"], "training takes 8 s, and there are 1"),
             (["--epochs", "0"], "epochs cannot be 0"),
             (["--batch", "-1"], "batch cannot be -1"),
+            (["--batch", "1" + "0" * 400], "batch cannot be so large"),
+            (["--epochs", "1" + "0" * 400, "--throughput", "1"], "epochs cannot be so large"),
+            (["--throughput", "1e-320", "--epochs", "1"], "throughput cannot be "),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
@@ -98,6 +102,7 @@ class TestDevice:
         for size in (0, 4):
             assert f"there is no subset of size {size}: choose from 1 to 3" in refusal(*fetch, "--ipc", size)
         assert "--ipc and --bytes both say how much to fetch" in refusal(*fetch, "--ipc", 1, "--bytes", 1)
+        assert "--batch cannot be -3" in refusal(*fetch, "--ipc", 1, "--batch", -3)
         (tmp_path / "old").write_bytes(b"precious")
         assert "old exists already" in refusal("fetch", published.url, "--out", tmp_path / "old")
         published.content = published.content[:-1] + b"?"
@@ -108,6 +113,35 @@ class TestDevice:
         assert "the server answered 404 Not Found to http://127" in refusal(*fetch)
         assert "there is no file nothing" in refusal("plan", "nothing")
         assert "begins with http or https" in refusal("plan", "ftp://example.org/x")
+
+    def test_fetching_a_file_into_itself(self, refusal: Here, condensed: Path) -> None:
+        said = refusal("fetch", condensed, "--ipc", 1, "--out", condensed, "--force")
+        assert "would overwrite the file itself: choose another name" in said
+
+    def test_what_was_fetched_is_kept_where_it_was_asked_for(
+        self, refusal: Here, here: Here, tmp_path: Path, published: web.Server, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        fetch = ["fetch", published.url, "--out", "part"]
+        header = len(published.content) - 3 * 40
+        breaks: list[web.Fault] = [lambda _: False, lambda _: False, web.closing_after(90), *[web.hanging_up] * 3]
+        published.faults = list(breaks)
+        assert "4 times in a row; try again later." in refusal(*fetch)
+        published.faults = list(breaks)
+        (tmp_path / "ranks").mkdir()
+        with pytest.raises(SystemExit):
+            cli.main([*fetch, "--cache", "ranks"])
+        assert f"try again later (what had arrived is kept in {tmp_path / 'ranks'}).\n" in capfd.readouterr().err
+        assert len(names(tmp_path / "ranks")) == 2
+        published.faults.clear()
+        published.sent = 0
+        here(*fetch, "--cache", "ranks")
+        assert published.sent == header + 40
+
+    def test_planning_says_nothing_that_a_terminal_obeys(self, here: Here, tmp_path: Path) -> None:
+        odd = Accuracy(3, 50.0, 0.0, 1, "convnet\x1b[2J", "quick\nsize      999 of 999", 0, "")
+        replace(read(GOLDEN), accuracy=(odd,)).write(tmp_path / "set")
+        printed = here("plan", tmp_path / "set")
+        assert printed.endswith("accuracy  50.0 % (one network; convnet?[2J; protocol quick?size      999 of 999)\n")
 
     def test_a_slow_download_shows_a_bar(
         self, published: web.Server, here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -9,6 +9,8 @@ from PIL import Image
 from commands import GOLDEN, TINY, Here, is_refused, limit_files_to, names, run
 from mipset import read
 
+URL = "https://example.org/set.safetensors"
+
 
 class TestRefusals:
     def test_slicing(self, refusal: Here, tmp_path: Path) -> None:
@@ -18,10 +20,27 @@ class TestRefusals:
         assert "unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
         assert "old exists already" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "old")
         assert "there is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
+        assert "`mipset fetch` gets what is at an address" in refusal("slice", URL, "1", "--out", tmp_path / "new")
+
+    def test_slicing_a_file_into_itself(self, refusal: Here, condensed: Path) -> None:
+        said = refusal("slice", condensed, "1", "--out", condensed, "--force")
+        assert "would overwrite the file itself: choose another name" in said
 
     def test_showing(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
-        assert "cannot be written: No such file" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
-        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed)
+        assert "there is no folder" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed, "--force")
+        (tmp_path / "old").write_bytes(b"precious")
+        assert "old exists already: choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
+        assert "`mipset fetch` gets what is at an address" in refusal("show", URL)
+
+
+class TestSlice:
+    def test_reads_no_more_than_it_writes(self, here: Here, tmp_path: Path) -> None:
+        damaged = bytearray(GOLDEN.read_bytes())
+        damaged[-1] ^= 1
+        (tmp_path / "set").write_bytes(damaged)
+        assert here("slice", tmp_path / "set", 2, "--out", tmp_path / "part").startswith(f"{tmp_path}/part: 2 images ")
+        assert (tmp_path / "part").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
 
 
 class TestFullDisk:
@@ -30,10 +49,11 @@ class TestFullDisk:
         assert "part cannot be written: File too large." in is_refused(process)
         process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "x.png cannot be written: File too large." in is_refused(process)
-        process = run("slice", condensed, 1, "--out", condensed, "--force", cwd=tmp_path, preexec=limit_files_to(4000))
+        (tmp_path / "old").write_bytes(b"precious")
+        process = run("slice", condensed, 1, "--out", "old", "--force", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "cannot be written" in is_refused(process)
-        assert read(condensed).ipc == 3
-        assert names(tmp_path) == {condensed.name}
+        assert (tmp_path / "old").read_bytes() == b"precious"
+        assert names(tmp_path) == {condensed.name, "old"}
 
 
 class TestAudit:
@@ -50,3 +70,4 @@ class TestAudit:
             assert shown.format == "PNG"
         assert "--top cannot be 0" in refusal("audit", file, f"npz:{pets}", "--top", 0)
         assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
+        assert "exists already: choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)

@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import web
+from commands import SOFTMAX
 from mipset import read
 
 REPO = Path(__file__).parents[1]
@@ -64,6 +67,16 @@ def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
         "print((pathlib.Path(mipset.__file__).parent / 'py.typed').exists(), mipset.load('fashion-mini').classes)"
     )
     assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.split() == ["True", "10"]
+
+
+def test_a_classifier_is_trained_over_http(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    rng = np.random.default_rng(0)
+    whole = replace(read(GOLDEN), images=rng.integers(0, 256, (6, 2, 1, 8, 8), dtype=np.uint8), factor=1, accuracy=())
+    with web.serving(whole.to_bytes()) as server:
+        printed = call(installed / "python", "-W", "error", "-c", SOFTMAX, server.url, cwd=tmp_path).stdout
+    assert printed.split("\n")[:2] == ["True", "[]"]
+    assert server.sent == len(whole.description.header()) + 3 * 2 * 8 * 8
 
 
 def test_the_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from mipset.errors import (
     ArtifactError,
+    BudgetError,
+    ChangedError,
     DataError,
     DivergedError,
     MipsetError,
     MissingExtraError,
+    RemoteError,
     SettingError,
 )
 from mipset.extras import missing
@@ -53,6 +56,8 @@ __all__ = [
     "Accuracy",
     "Artifact",
     "ArtifactError",
+    "BudgetError",
+    "ChangedError",
     "DataError",
     "Dataset",
     "DivergedError",
@@ -60,6 +65,7 @@ __all__ = [
     "MipsetError",
     "MissingExtraError",
     "Recipe",
+    "RemoteError",
     "Score",
     "SettingError",
     "load",

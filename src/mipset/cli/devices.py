@@ -8,8 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mipset.cli.shared import Parser, Stages, Verbs, add_verb, count, refuse_to_overwrite, size_of, titled
-from mipset.errors import SettingError
+from mipset.cli.shared import (
+    Parser,
+    Stages,
+    Verbs,
+    add_verb,
+    at_least,
+    count,
+    refuse_to_destroy,
+    refuse_to_overwrite,
+    size_of,
+    titled,
+)
+from mipset.errors import SettingError, printable
 from mipset.progress import duration
 
 LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
@@ -26,6 +37,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--ipc", metavar="N", type=int, help="images per class (default: as many as fit)")
     _add_limit_flags(verb)
+    verb.add_argument("--cache", metavar="DIR", type=Path, help="keep what arrives in a folder, for the next time")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
@@ -64,7 +76,8 @@ def plan(chosen: argparse.Namespace) -> None:
     if found.expected is not None:
         e = found.expected
         how = "" if e.measured else ", from the sizes next to it"
-        expected = f"{e} ({e.network}; protocol {e.protocol}{how})"
+        alone = "" if e.networks > 1 else "one network; "
+        expected = printable(f"{e.percent} ({alone}{e.network}; protocol {e.protocol}{how})")
     elif chosen.epochs is not None:
         expected = f"unknown: not measured at this size after {count(chosen.epochs, 'epoch')}"
     rows = {
@@ -84,19 +97,21 @@ def fetch(chosen: argparse.Namespace) -> None:
     """
     from mipset import device
 
+    refuse_to_destroy(chosen.out, Path(chosen.file))
     refuse_to_overwrite(chosen)
     limits = _limits(chosen)
     given = [name for name in LIMITS if name != "batch" and limits[name] is not None]
     if chosen.ipc is not None and given:
         raise SettingError(f"--ipc and --{given[0]} both say how much to fetch: leave one out.")
     with Stages() as stages:
-        source = device.open(chosen.file, progress=partial(stages, "fetching"))
+        source = device.open(chosen.file, cache=chosen.cache, progress=partial(stages, "fetching"))
         subset = source.prefix(device.plan(source, **limits).size if chosen.ipc is None else chosen.ipc)
     subset.write(chosen.out)
     print(f"{chosen.out}: {subset.sizes[0]} of {source.about.ipc} images per class, {size_of(chosen.out)}")
 
 
 def _limits(chosen: argparse.Namespace) -> dict[str, Any]:
+    at_least(1, epochs=chosen.epochs, batch=chosen.batch)
     if chosen.seconds is not None and chosen.throughput is None:
         raise SettingError("--seconds needs --throughput: how many images the device trains on in a second.")
     return {name: getattr(chosen, name) for name in LIMITS}

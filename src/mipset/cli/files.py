@@ -17,6 +17,7 @@ from mipset.cli.shared import (
     refuse_to_overwrite,
     size_of,
 )
+from mipset.errors import printable
 from mipset.progress import Progress
 
 IMPORTS = ("mdc", "dc")  # of imports, which needs torch; a test keeps the two alike
@@ -28,14 +29,16 @@ def add(verbs: Verbs) -> None:
     """The verbs of this module and their flags."""
     verb = add_verb(verbs, "show", show, "what a file holds, as text or picture")
     verb.add_argument("file", metavar="FILE", type=Path)
-    verb.add_argument("--png", metavar="FILE", type=Path, help="write a contact sheet of all images")
+    verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
+    verb.add_argument("--force", action="store_true", help="overwrite PNG")
 
     verb = add_verb(verbs, "audit", audit, "how near a file comes to real images")
     verb.add_argument("file", metavar="FILE", type=Path)
     verb.add_argument("data", metavar="DATASET", nargs="?", help="the training images (default: named in the file)")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="how many to list and to show (default: 10)")
-    verb.add_argument("--png", metavar="FILE", type=Path, help="write them beside the real images")
+    verb.add_argument("--png", metavar="PNG", type=Path, help="write them beside the real images")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample of real images (default: 0)")
+    verb.add_argument("--force", action="store_true", help="overwrite PNG")
 
     verb = add_verb(verbs, "slice", slice_, "write the first n images of each class")
     verb.add_argument("file", metavar="FILE", type=Path)
@@ -81,15 +84,21 @@ def show(chosen: argparse.Namespace) -> None:
     from mipset.artifact import read
     from mipset.tables import description
 
+    _refuse_picture(chosen)
     artifact = read(chosen.file)
     if chosen.png is None:
         print(description(artifact))
         return
-    refuse_to_destroy(chosen.png, chosen.file, flag="--png")
     from mipset.pictures import write_contact_sheet
 
     write_contact_sheet(artifact, chosen.png)
     print(f"{chosen.png}: one row per class, one column per rank")
+
+
+def _refuse_picture(chosen: argparse.Namespace) -> None:
+    if chosen.png is not None:
+        refuse_to_destroy(chosen.png, chosen.file, flag="--png")
+        refuse_to_overwrite(chosen, "png")
 
 
 def audit(chosen: argparse.Namespace) -> None:
@@ -101,9 +110,8 @@ def audit(chosen: argparse.Namespace) -> None:
 
     at_least(1, top=chosen.top)
     at_least(0, seed=chosen.seed)
+    _refuse_picture(chosen)
     artifact = read(chosen.file)
-    if chosen.png is not None:
-        refuse_to_destroy(chosen.png, chosen.file, flag="--png")
     real = dataset_of(chosen, chosen.file, artifact, "name it behind the file:")
     from mipset.audit import audit, pairs
     from mipset.tables import in_columns
@@ -113,7 +121,7 @@ def audit(chosen: argparse.Namespace) -> None:
     listed = found.found[: chosen.top]
     lines = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
     for one in listed:
-        names = artifact.class_names[one.label], real.class_names[one.real_label]
+        names = printable(artifact.class_names[one.label]), printable(real.class_names[one.real_label])
         lines.append(
             [
                 names[0],
@@ -140,12 +148,12 @@ def audit(chosen: argparse.Namespace) -> None:
 
 def slice_(chosen: argparse.Namespace) -> None:
     """Write the first N images of each class of FILE as a file of its own."""
-    from mipset.artifact import read
+    from mipset import device
 
+    refuse_to_destroy(chosen.out, chosen.file)
     refuse_to_overwrite(chosen)
-    part = read(chosen.file).prefix(chosen.size)
-    part.write(chosen.out)
-    print(f"{chosen.out}: {part.ipc} images per class, {size_of(chosen.out)}")
+    device.open(chosen.file).prefix(chosen.size).write(chosen.out)
+    print(f"{chosen.out}: {count(chosen.size, 'image')} per class, {size_of(chosen.out)}")
 
 
 def export(chosen: argparse.Namespace) -> None:

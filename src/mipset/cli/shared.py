@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from mipset.errors import ArtifactError, MipsetError, SettingError
+from mipset.errors import ArtifactError, MipsetError, SettingError, printable
 from mipset.progress import Progress
 
 if TYPE_CHECKING:
@@ -127,11 +127,12 @@ def numbers(flag: str, text: str, most: int, choice: str) -> list[int]:
     return sorted(found)
 
 
-def refuse_to_overwrite(chosen: argparse.Namespace) -> None:
-    """Say before any work is done that --out cannot be written, or not without --force."""
+def refuse_to_overwrite(chosen: argparse.Namespace, name: str = "out") -> None:
+    """Say before any work is done that what this flag names cannot be written, or not without --force."""
     from mipset.files import refuse_to_overwrite
+    from mipset.recipes import flag_of
 
-    refuse_to_overwrite(chosen.out, chosen.force)
+    refuse_to_overwrite(getattr(chosen, name), chosen.force, flag_of(name))
 
 
 def refuse_to_destroy(out: Path, source: Path, flag: str = "--out") -> None:
@@ -213,4 +214,4 @@ def titled(rows: Mapping[str, str]) -> str:
 
 def say(sentence: str) -> None:
     """A sentence for who sits at the terminal, apart from what a command prints."""
-    print("mipset:", " ".join(sentence.split()), file=sys.stderr)  # one line, whatever a file name holds
+    print("mipset:", printable(" ".join(sentence.split())), file=sys.stderr)  # one line, whatever a file name holds
