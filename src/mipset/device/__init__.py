@@ -6,7 +6,7 @@
     chosen = device.plan(source, bytes=200_000)                   # the largest size that fits, and how good it is
     small = source.prefix(chosen.size)                            # reads and verifies so many images per class
     for images, labels in small.batches(64, epochs=chosen.epochs):
-        ...                                                       # float32 [64, ch, h, w] and int64 [64]
+        ...                                                       # float32 [k, ch, h, w] and int64 [k], k <= 64
     small = small.grow(chosen.size + 1)                           # reads one more image per class, and no more
 
 Numpy and the standard library are all it needs. Whatever a file or a server does, the outcome is verified images or one
