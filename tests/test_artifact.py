@@ -83,6 +83,9 @@ def with_text(header: str) -> bytes:
     return struct.pack("<Q", len(header)) + header.encode() + bytes(4)
 
 
+MINUS_NOTHING = '{"__metadata__":{"mipset":"{}"},"images":{"dtype":"U8","shape":[1,1,1,2,2],"data_offsets":[-0,4]}}'
+
+
 def refused(path: Path, content: bytes) -> str:
     """What is said about a file with this content: one sentence, which names the file."""
     path.write_bytes(content)
@@ -543,6 +546,7 @@ class TestDamage:
             pytest.param(with_text('{"__metadata__":{"mipset":"", "mipset":""},"images":{}}'), id="a key twice"),
             pytest.param(with_text('{"__metadata__":{"mipset":"", "x":1},"images":{}}'), id="metadata of numbers"),
             pytest.param(with_text('{"__metadata__":{"mipset":""},"images":[]}'), id="images of nothing"),
+            pytest.param(with_text(MINUS_NOTHING), id="an offset of minus nothing"),
         ],
     )
     def test_beyond_safetensors(self, tmp_path: Path, content: bytes) -> None:

@@ -712,7 +712,7 @@ class TestChanges:
         assert [request["Range"].partition("-")[0] for request in server.requests] == ["bytes=0", *["bytes=8"] * 3]
 
     def test_of_a_header_that_always_comes_in_parts(self, server: web.Server) -> None:
-        server.etag, server.always = None, web.at_most(700)
+        server.etag, server.always = None, web.at_most(remote.LEAST)
         with pytest.raises(RemoteError, match="came in parts that may be of several versions, 4 times in a row"):
             device.open(server.url)
 
@@ -1140,7 +1140,7 @@ class TestPlan:
             device.plan(source, memory=1000)
         with pytest.raises(BudgetError, match=r"training takes 160 s, and there are 159"):
             device.plan(source, seconds=159, throughput=10)
-        with pytest.raises(BudgetError, match=r"training takes 160 s, and there are 159\.99$|159\.99\d*\.$"):
+        with pytest.raises(BudgetError, match=r"training takes 160 s, and there are 159\.99\.$"):
             device.plan(source, seconds=159.99, throughput=10)
         with pytest.raises(BudgetError, match=r"its file has 1,\d{3} B, and there is room for 1,\d{3} B\."):
             device.plan(source, bytes=source.about.prefix(1).file_bytes - 1)
@@ -1245,7 +1245,6 @@ class TestHostileHeaders:
             hostile(lambda images, _: images.update(data_offsets=[0.0, 6.0 * RANK_BYTES])),
             hostile(lambda _, said: said.update(formation={"factor": HUGE})),
             hostile(lambda _, said: said.update(formation={"factor": -1})),
-            hostile(lambda images, _: images.update(data_offsets=[-0, 6 * RANK_BYTES])).replace(b"[0, ", b"[-0, "),
             hostile(lambda _, said: said.update(mean=[float("nan")] * 3)),
             hostile(lambda _, said: said.update(std=[-1.0] * 3)),
             hostile(lambda _, said: said.update(sha256=["../../../../etc/passwd"] * 6)),
@@ -1256,7 +1255,7 @@ class TestHostileHeaders:
             struct.pack("<Q", 1 << 30) + b"{" * 1000,
             struct.pack("<Q", 1 << 22) + b"{" * 1000,
         ],
-        ids=range(22),
+        ids=range(21),
     )
     def test_give_our_error_and_take_no_memory(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "set").write_bytes(content)

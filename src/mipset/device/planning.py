@@ -194,7 +194,7 @@ def _too_much(least: Plan, bytes: float | None, memory: float | None, seconds: f
         needed, room = _apart(least.memory, int(memory))
         reasons.append(f"training takes {needed} of memory, and there are {room}")
     if seconds is not None and least.seconds is not None and least.seconds > seconds:
-        digits = next(digits for digits in (3, 17) if f"{least.seconds:.{digits}g}" != f"{seconds:.{digits}g}")
+        digits = next(digits for digits in (3, 6, 17) if f"{least.seconds:.{digits}g}" != f"{seconds:.{digits}g}")
         reasons.append(f"training takes {least.seconds:.{digits}g} s, and there are {seconds:.{digits}g}")
     return f"not even one image per class fits: {'; '.join(reasons)}."
 

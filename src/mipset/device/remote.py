@@ -161,7 +161,8 @@ class Remote:
         return RemoteError(f"{sentence}: check the address.")
 
     def _said(self, code: int, reason: str) -> str:
-        return f"the server answered {' '.join([str(code), *printable(reason[:200]).split()])} to {self.name}"
+        words = printable(" ".join(reason[:200].split()))
+        return f"the server answered {f'{code} {words}'.strip()} to {self.name}"
 
     def _changed(self) -> MipsetError:
         return ChangedError(f"{self.name} was changed since it was opened: open it again.")
