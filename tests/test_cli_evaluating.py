@@ -110,10 +110,21 @@ class TestRefusals:
     def test_evaluating_with_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         other = save_npz(tmp_path / "other.npz")
         said = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
-        assert "the file holds 10 classes of images [1, 28, 28], but " in said
+        assert "the file holds images of 1x28x28, but those of " in said
         alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
         said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
-        assert "has the class 'T-shirt/top', which " in said
+        assert "the file has the class 'T-shirt/top', which " in said
+
+    def test_files_whose_classes_have_another_order(self, here: Here, tmp_path: Path, condensed: Path) -> None:
+        """What one file is tested with is put in its own order, not in that of the file before it."""
+        same, other = read(condensed), tmp_path / "other.safetensors"
+        names = (*same.class_names[5:], *same.class_names[:5])
+        replace(same, class_names=names).write(other)
+        alone = [
+            here("evaluate", path, "--sizes", 1, *BRIEF).splitlines()[-1].split()[1] for path in (condensed, other)
+        ]
+        both = here("evaluate", condensed, other, "--sizes", 1, *BRIEF).splitlines()[-2:]
+        assert [line.split()[1] for line in both] == alone
 
     def test_sizes_of_all_files_are_checked_before_work_begins(
         self, refusal: Here, tmp_path: Path, condensed: Path

@@ -69,6 +69,16 @@ def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
     assert sum(accuracies) == pytest.approx(100)  # each prediction is right under exactly one labelling
 
 
+def test_classes_are_told_by_their_names(toy: Dataset, artifact: Artifact) -> None:
+    """Whatever their order in the file and in the data."""
+    (known,) = Evaluation(artifact, toy, SHORT, SMALL).scores([8], networks=1)
+    other = toy.in_order(("c", "a", "b"))
+    evaluation = Evaluation(artifact, other, SHORT, SMALL)
+    assert evaluation.score(8, 0) == known
+    (point,) = evaluation.curve([known])
+    assert point.data == other.sha256, "of the data as they are"
+
+
 def test_training_images_are_those_of_the_file(toy: Dataset) -> None:
     """Law 5: decoded from uint8, in the order of ranks and classes."""
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 3, 12, 12)).astype(np.uint8)
@@ -85,8 +95,16 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
     with pytest.raises(SettingError, match="--networks cannot be 0"):
         list(Evaluation(artifact, toy).scores([1], networks=0))
     small = Artifact(artifact.images[:, :, :, :8], 1, toy.mean, toy.std, toy.class_names)
-    with pytest.raises(DataError, match="dataset it was condensed from"):
+    with pytest.raises(DataError, match="images of 3x8x12, but those of toy are 3x12x12: name the dataset that it was"):
         Evaluation(small, toy)
+    for names, reason in (
+        (("a", "b", "d"), "the file has the class 'd', which toy has not: name the dataset"),
+        (("a", "b"), "toy has the class 'c', which the file has not: name the dataset"),
+        (("a", "b", "c", "c"), "the file has classes of the same name, but all of toy differ: name the dataset"),
+    ):
+        images = np.zeros((1, len(names), 3, 12, 12), np.uint8)
+        with pytest.raises(DataError, match=reason):
+            Evaluation(Artifact(images, 1, toy.mean, toy.std, names), toy)
     with pytest.raises(DivergedError, match="no longer finite"):
         list(Evaluation(artifact, toy, Protocol(epochs=3, rate=1e20), SMALL).scores([1], networks=1))
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from mipset.artifact import Artifact
 from mipset.data import Dataset
-from mipset.errors import DataError
 from mipset.randomness import Purpose, permutation
 from mipset.synthetic import Formation, formation
 
@@ -53,9 +52,7 @@ class Audit:
 
 def audit(artifact: Artifact, data: Dataset, seed: int = 0, progress: Report | None = None) -> Audit:
     """Find the nearest real training image of every image in the file, whatever its class."""
-    classes, *shape = artifact.images.shape[1:]
-    if tuple(shape) != data.shape:
-        raise DataError(f"the file holds images {shape}, but {data.name} {list(data.shape)}: choose its own dataset.")
+    data.check_source_of(artifact.images.shape[2:])
     form = formation(artifact.factor)
     real = torch.from_numpy(data.train.images)
     drawn = permutation(len(real), seed, Purpose.AUDIT)[:SAMPLE]
@@ -67,7 +64,7 @@ def audit(artifact: Artifact, data: Dataset, seed: int = 0, progress: Report | N
     usual = distances[len(stored) :].sort().values
     found = []
     for place in distances[: len(stored)].argsort(stable=True).tolist():
-        rank, rest = divmod(place, classes * form.images)
+        rank, rest = divmod(place, artifact.images.shape[1] * form.images)
         label, tile = divmod(rest, form.images)
         distance, row = float(distances[place]), int(rows[place])
         share = int(torch.searchsorted(usual, distance)) / len(usual)

@@ -23,7 +23,7 @@ from mipset.artifact import Accuracy, Artifact
 from mipset.costs import training_flops
 from mipset.data import Dataset
 from mipset.engines import Engine
-from mipset.errors import ArtifactError, DataError, DivergedError, MipsetError, SettingError, choices
+from mipset.errors import ArtifactError, DivergedError, MipsetError, SettingError, choices
 from mipset.memory import keep_freed_memory
 from mipset.networks import fresh
 from mipset.randomness import Purpose, key
@@ -123,7 +123,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good each size of a condensed set is: all that a score depends on, beside its size and its number."""
+    """How good each size of a condensed set is: all that a score depends on, beside its size and its number.
+
+    Classes are told by their names: in `data` they may have another order than in the set.
+    """
 
     artifact: Artifact
     data: Dataset
@@ -134,12 +137,8 @@ class Evaluation:
     engine: Engine = field(default_factory=Engine)
 
     def __post_init__(self) -> None:
-        _, classes, *shape = self.artifact.images.shape
-        if tuple(shape) != self.data.shape or classes != self.data.classes:
-            raise DataError(
-                f"the file holds {classes} classes of images {shape}, but {self.data.name} has {self.data.classes} "
-                f"of {list(self.data.shape)}: test with the dataset it was condensed from."
-            )
+        self.data.check_source_of(self.artifact.images.shape[2:])
+        self.data.in_order(self.artifact.class_names)
 
     @property
     def network(self) -> Architecture:
@@ -170,7 +169,8 @@ class Evaluation:
             pass
         if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
             raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
-        pixels, labels = (torch.from_numpy(a) for a in (self.data.test.images, self.data.test.labels))
+        asked = self.data.in_order(self.artifact.class_names).test
+        pixels, labels = torch.from_numpy(asked.images), torch.from_numpy(asked.labels)
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
 

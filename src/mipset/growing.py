@@ -15,7 +15,7 @@ from mipset.artifact import Artifact
 from mipset.condense import Parts
 from mipset.data import Dataset
 from mipset.engines import Engine
-from mipset.errors import DataError, SettingError
+from mipset.errors import SettingError
 from mipset.recipes import Recipe, assemble, first_pixels, policy
 from mipset.subsets import Held
 
@@ -30,9 +30,7 @@ def recipe_of(artifact: Artifact) -> Recipe:
 
 def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
     """The same data, the classes of the file first, so that they keep their labels, and normalised as in the file."""
-    lost = [name for name in artifact.class_names if name not in data.class_names]
-    if lost:
-        raise DataError(f"{data.name} has no class {lost[0]!r}, which the file has: grow it with data that have all.")
+    data.check_source_of(artifact.images.shape[2:], artifact.class_names)
     new = [name for name in data.class_names if name not in artifact.class_names]
     return replace(data.in_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
 
@@ -43,8 +41,7 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
     `data` has the classes of the file first: see `in_order_of`.
     """
     N, C = artifact.images.shape[:2]
-    if artifact.images.shape[2:] != data.shape:
-        raise DataError(f"the file holds images {list(artifact.images.shape[2:])}, {data.name} {list(data.shape)}.")
+    data.check_source_of(artifact.images.shape[2:])
     if artifact.factor != r.factor:
         raise SettingError(f"the file has --factor {artifact.factor}, not {r.factor}: it cannot change any more.")
     if r.ipc < N:

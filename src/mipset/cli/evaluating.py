@@ -88,7 +88,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
     for (path, artifact), its_sizes in zip(files.items(), sizes, strict=True):
         source = tuple(artifact.provenance.get(key) for key in ("dataset", "sha256", "size", "split_seed"))
         if source not in sources:
-            sources[source] = _test_data(chosen, path, artifact)
+            sources[source] = dataset_of(chosen, path, artifact)
         evaluation = _evaluation(chosen, device, artifact, sources[source])
         engine = engines.for_work(partial(_evaluation_flops, evaluation))
         tasks.append((replace(evaluation, engine=engine), its_sizes))
@@ -101,19 +101,6 @@ def evaluate(chosen: argparse.Namespace) -> None:
         f"({' and '.join(ways)}; seed {chosen.seed}; {duration(time.monotonic() - start)})"
     )
     print(accuracy_table(curves, {names[path]: _fleet(artifact) for path, artifact in files.items()}))
-
-
-def _test_data(chosen: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
-    """The dataset that the file was condensed from, its classes in the order of the file."""
-    real = dataset_of(chosen, path, artifact)
-    if sorted(real.class_names) == sorted(artifact.class_names):
-        return real if real.class_names == artifact.class_names else real.in_order(artifact.class_names)
-    if real.classes == len(artifact.class_names):
-        ours = next(name for name in artifact.class_names if name not in real.class_names)
-        raise SettingError(
-            f"{path} has the class {ours!r}, which {real.name} has not: test with the dataset it was condensed from."
-        )
-    return real
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:

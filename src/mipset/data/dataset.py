@@ -18,6 +18,7 @@ Labels = npt.NDArray[np.int64]
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
 MIN_STD = 1e-3  # a constant channel must not be divided by zero
+OWN_DATASET = "name the dataset that it was condensed from"  # what to do about a file that does not fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +90,26 @@ class Dataset:
         """What a condensation of it depends on: the content, and how it is normalised."""
         return hashlib.sha256(f"{self.sha256} {self.mean} {self.std}".encode()).hexdigest()
 
+    def check_source_of(self, shape: tuple[int, ...], class_names: tuple[str, ...] = ()) -> None:
+        """Refuse a condensed set that cannot come from here: its images have another shape, or classes another name."""
+        if shape != self.shape:
+            raise DataError(
+                f"the file holds images of {by(shape)}, but those of {self.name} are {by(self.shape)}: {OWN_DATASET}."
+            )
+        lost = [name for name in class_names if name not in self.class_names]
+        if lost:
+            raise DataError(f"the file has the class {lost[0]!r}, which {self.name} has not: {OWN_DATASET}.")
+
     def in_order(self, class_names: tuple[str, ...]) -> Dataset:
-        """The same images, their classes in another order."""
-        if sorted(class_names) != sorted(self.class_names):
-            raise DataError(f"{self.name} has the classes {', '.join(self.class_names)}, not {', '.join(class_names)}.")
+        """The same images, their classes in the order of a condensed set that has all of them."""
+        if class_names == self.class_names:
+            return self
+        self.check_source_of(self.shape, class_names)
+        more = [name for name in self.class_names if name not in class_names]
+        if more:
+            raise DataError(f"{self.name} has the class {more[0]!r}, which the file has not: {OWN_DATASET}.")
+        if len(class_names) > self.classes:
+            raise DataError(f"the file has classes of the same name, but all of {self.name} differ: {OWN_DATASET}.")
         new = np.array([class_names.index(name) for name in self.class_names])
         train, test = (Split.of(split.images, new[split.labels]) for split in (self.train, self.test))
         return replace(self, train=train, test=test, class_names=class_names)
