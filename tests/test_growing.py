@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mipset.artifact import Artifact
-from mipset.condense import condense
+from mipset.condense import condense, update_class
 from mipset.data import Dataset, Split
 from mipset.errors import DataError, SettingError
 from mipset.growing import grown, in_order_of, recipe_of
@@ -101,6 +101,30 @@ def test_subsets_are_chosen_among_those_that_can_change(toy: Dataset, recipe: Re
     assert not parts.policy.measures(1), "nothing is left to be chosen"
 
 
+def test_a_new_class_has_its_small_subsets_condensed_too(toy: Dataset, recipe: Recipe) -> None:
+    first = condensed(recipe.replace(ipc=2, outer=1), without_class(toy, "c"))
+    parts = grown(first, toy, recipe.replace(ipc=5, outer=1, policy="mdc-per-class"), CPU)
+    *_, _ = condense(parts)
+    assert [chooser["chosen"] for chooser in parts.policy.state()["classes"]] == [[3], [3], [1]]
+    assert [parts.policy.weights(c) for c in (0, 2)] == [[0, 0, 1, 0, 1], [1, 0, 0, 0, 1]]
+    parts = grown(first, toy, recipe.replace(ipc=5, outer=1), CPU)
+    *_, _ = condense(parts)
+    assert parts.policy.state()["chosen"] == [1]
+    assert [parts.policy.weights(c) for c in (0, 2)] == [[0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
+
+
+def test_means_are_over_the_classes_that_move(toy: Dataset, recipe: Recipe) -> None:
+    """A class that stays as it is has no loss, and no distance that a size could be chosen by."""
+    first = condensed(recipe, without_class(toy, "c"))
+    loss = next(iter(condense(grown(first, toy, recipe, CPU)))).loss
+    parts = grown(first, toy, recipe, CPU)
+    assert parts.classes == [2]
+    assert loss == pytest.approx(float(update_class(parts, parts.learner.start(1), 1, 1, 2)[0]))
+    for t, changes in enumerate(([0, 0, 0], [9, 0, 0]), start=1):
+        parts.policy.select(t, torch.tensor([changes, changes, [0, t, 0]], dtype=torch.float))
+    assert parts.policy.state()["chosen"] == [1, 2]
+
+
 class TestHeld:
     @given(st.integers(2, 8), st.data())
     def test_sizes_that_cannot_change_do_not_count(self, N: int, data: st.DataObject) -> None:
@@ -126,10 +150,12 @@ class TestHeld:
 class TestWhatCannotBe:
     def test_shrinking_standing_still_or_changing_what_is_there(self, toy: Dataset, recipe: Recipe) -> None:
         first = condensed(recipe, toy)
+        fleet = recipe.replace(policy="every-prefix", prefix_weights="1:60,2:40")
         for changed, sentence in (
             (recipe.replace(ipc=2), "--ipc 2 is less than the 3 images per class"),
             (recipe, "has 3 images of each of 3 classes already"),
             (recipe.replace(ipc=5, factor=1), "the file has --factor 2, not 1"),
+            (fleet.replace(ipc=4), "--prefix-weights 1:60,2:40 do not count size 4, so that its last image would not"),
         ):
             with pytest.raises(SettingError, match=sentence):
                 grown(first, toy, changed, CPU)

@@ -90,7 +90,7 @@ AT_ONCE: dict[str, set[str]] = {
         *TORCH,
     },
     "audit": {"artifact", "data", "errors", "randomness", "synthetic", *ARRAYS, *TORCH},
-    "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", "subsets", *TORCH},
+    "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", *TORCH},
     "imports": {"__init__", "artifact", "errors", "recipes", "synthetic", *TORCH},
     # experiments
     "results": {"charts", "errors", "progress", "tables"},

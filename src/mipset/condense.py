@@ -64,7 +64,7 @@ class Step:
     parts: Parts
     t: int
     e: int
-    loss: float  # sum_n w_n D(S_[n], B), mean over classes
+    loss: float  # sum_n w_n D(S_[n], B), mean over classes that are not frozen as a whole
 
     @property
     def outer_done(self) -> bool:
@@ -82,13 +82,14 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
     S, policy, team, T, E = parts.S, parts.policy, parts.team, parts.T, parts.E
     for t in range(done + 1, T + 1):  # outer loop
         θ = parts.learner.start(t)
+        moving = [c for c in range(S.C) if policy.frozen(c) < S.N]
         F, losses = torch.zeros(S.C, S.N), S.pixels.new_zeros(S.C)
         for e in range(1, E + 1):  # inner loop
             for c in parts.classes:  # class loop
                 losses[c], F_c = update_class(parts, θ, t, e, c)
                 F[c] += F_c / E
             team.complete(losses, parts.classes)
-            loss = _finite(losses.mean().item(), t, e)
+            loss = _finite(losses[moving].mean().item(), t, e)
             if e < E:  # after the last match nobody looks at θ again
                 parts.learner.advance(θ, parts.number(t, e))
                 yield Step(parts, t, e, loss)

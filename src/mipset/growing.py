@@ -17,7 +17,6 @@ from mipset.data import Dataset
 from mipset.engines import Engine
 from mipset.errors import SettingError
 from mipset.recipes import Recipe, assemble, first_pixels, policy
-from mipset.subsets import Held
 
 
 def recipe_of(artifact: Artifact) -> Recipe:
@@ -50,10 +49,14 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
         raise SettingError(
             f"the file has {N} images of each of {C} classes already: give a larger --ipc, or more classes."
         )
+    if r.policy == "every-prefix" and not r.size_weights[-1]:
+        raise SettingError(
+            f"--prefix-weights {r.prefix_weights} do not count size {r.ipc}, so that its last image would not be "
+            f"condensed: give weights that do, such as 1:60,{r.ipc}:40."
+        )
     start = first_pixels(r, data)
     start[:N, :C] = torch.from_numpy(artifact.images.copy()).float() / 255
     held = tuple(N if c < C else 0 for c in range(data.classes))
     parts = assemble(r, data, device, start, engine)
     moving = [c for c in parts.classes if held[c] < r.ipc]
-    chooser = policy(r, data.classes, least=N + 1 if r.ipc > N else 1)  # of sizes that can still change
-    return replace(parts, policy=Held(chooser, held, r.ipc), classes=moving)
+    return replace(parts, policy=policy(r, data.classes, held), classes=moving)

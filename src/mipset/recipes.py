@@ -272,21 +272,29 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     return named.recipe.replace(**{**tuned, **changes})
 
 
-def policy(r: Recipe, classes: int, least: int = 1) -> Policy:
-    """The policy that the recipe names, before it has decided anything; sizes below `least` are not to be chosen."""
-    from mipset.subsets import EveryPrefix, FullSetOnly, MostLearnableSubset, PerClass
+def policy(r: Recipe, classes: int, held: Sequence[int] = ()) -> Policy:
+    """The policy that the recipe names, before it has decided anything.
 
-    def mdc() -> MostLearnableSubset:
+    Where the first images of each class are `held`, a size is chosen only if it can still change in some class, and by
+    the classes that can.
+    """
+    from mipset.subsets import EveryPrefix, FullSetOnly, Held, MostLearnableSubset, PerClass
+
+    least = [1 + images for images in held or [0] * classes]
+    moving = [c for c in range(classes) if least[c] <= r.ipc]
+
+    def mdc(least: int, classes: list[int] | None = None) -> MostLearnableSubset:
         decimals = None if r.round_distances < 0 else r.round_distances
-        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, least)
+        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, least, classes)
 
     makers: dict[str, Callable[[], Policy]] = {
         "none": lambda: FullSetOnly(r.ipc),
-        "mdc": mdc,
-        "mdc-per-class": lambda: PerClass(tuple(mdc() for _ in range(classes))),
+        "mdc": lambda: mdc(min(least), moving),
+        "mdc-per-class": lambda: PerClass(tuple(map(mdc, least))),
         "every-prefix": lambda: EveryPrefix(r.size_weights, balanced=r.steps == "balanced"),
     }
-    return makers[r.policy]()
+    found = makers[r.policy]()
+    return Held(found, tuple(held), r.ipc) if held else found
 
 
 def _freeze_rule(r: Recipe) -> FreezeRule:

@@ -170,6 +170,7 @@ class MostLearnableSubset(Policy):
     subset_weight: float = 1.0
     decimals: int | None = None  # the release rounds distances to 2
     least: int = 1  # the smallest size that can be chosen
+    classes: list[int] | None = None  # whose distances count; of None, all
     chosen: list[int] = field(default_factory=list)
     F_before: list[float] | None = None
     _frozen: int = 0
@@ -192,7 +193,8 @@ class MostLearnableSubset(Policy):
         return self.least < self.N and (t == 1 or t % self.period == 0)
 
     def select(self, t: int, F: Tensor) -> None:
-        F_now: list[float] = F.mean(dim=0).tolist()[: self.N - 1]
+        counted = F if self.classes is None else F[self.classes]
+        F_now: list[float] = counted.mean(dim=0).tolist()[: self.N - 1]
         if self.decimals is not None:
             F_now = [round(value, self.decimals) for value in F_now]
         if self.F_before is None:
