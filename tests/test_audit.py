@@ -38,12 +38,15 @@ def file_of(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], factor: int
     st.sampled_from([1, 3]),
     st.integers(1, 2),
     st.integers(1, 3),
+    st.integers(5, 8),
     st.integers(0, 99),
 )
-def test_against_brute_force(count: int, classes: int, channels: int, ranks: int, factor: int, seed: int) -> None:
-    data = noise(count, classes, channels, 6, seed)
+def test_against_brute_force(
+    count: int, classes: int, channels: int, ranks: int, factor: int, side: int, seed: int
+) -> None:
+    data = noise(count, classes, channels, side, seed)
     rng = np.random.default_rng(seed + 1)
-    artifact = file_of(rng.integers(0, 256, (ranks, classes, channels, 6, 6), dtype=np.uint8), factor)
+    artifact = file_of(rng.integers(0, 256, (ranks, classes, channels, side, side), dtype=np.uint8), factor)
     form = formation(factor)
     found = audit(artifact, data)
     assert len(found.found) == ranks * classes * factor**2
@@ -72,6 +75,19 @@ def test_copies_are_found_and_are_suspicious() -> None:
     assert first.share == 0.0
     assert found.suspicious[0] == first
     assert found.usual > 50, "real images are not compared with themselves"
+
+
+@pytest.mark.parametrize("side", [8, 9, 11])
+def test_copies_are_found_in_every_tile(side: int) -> None:
+    """Those at the edge hold fewer pixels where the factor does not divide the side."""
+    data = noise(70, 2, 1, side, 0)
+    images = torch.from_numpy(data.train.images[:36]).float() / 255
+    stored = (formation(3).encode(images) * 255).round().byte().reshape(2, 2, 1, side, side).numpy()
+    found = audit(file_of(stored, 3), data)
+    assert len(found.suspicious) == 36
+    for one in found.found:
+        assert one.row == ((one.rank - 1) * 2 + one.label) * 9 + one.tile - 1
+        assert one.distance < 0.5
 
 
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

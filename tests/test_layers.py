@@ -89,7 +89,7 @@ AT_ONCE: dict[str, set[str]] = {
         "training",
         *TORCH,
     },
-    "audit": {"artifact", "data", "errors", "randomness", "synthetic", *ARRAYS, *TORCH},
+    "audit": {"artifact", "data", "randomness", "synthetic", *ARRAYS, *TORCH},
     "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", *TORCH},
     "imports": {"__init__", "artifact", "errors", "recipes", "synthetic", *TORCH},
     # experiments

@@ -26,6 +26,15 @@ def test_the_decoded_images_of_a_prefix_are_a_prefix(n: int, factor: int, h: int
     assert torch.equal(whole[: n * form.images], part)
 
 
+@pytest.mark.parametrize(("factor", "size"), [(1, 5), (2, 12), (3, 11), (4, 10)])
+def test_what_a_tile_shows_is_what_decoding_gives(factor: int, size: int) -> None:
+    images = random(2, 1, size, size + 1)
+    form = formation(factor)
+    decoded = form.decode(form.encode(images.repeat_interleave(form.images, dim=0)))
+    for tile in range(form.images):
+        assert torch.equal(form.shown(images, tile), decoded[tile :: form.images])
+
+
 @pytest.mark.parametrize(("factor", "size"), [(2, 12), (3, 12), (3, 11), (4, 10)])
 def test_decoding_what_was_encoded_gives_coarser_images_in_the_same_order(factor: int, size: int) -> None:
     levels = torch.arange(2 * factor**2).float() / 20  # flat images survive shrinking

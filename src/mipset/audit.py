@@ -1,14 +1,16 @@
 """Leak check: which real training image is nearest to each image of a file, and how near that is.
 
-Images are compared as the file can show them: real ones are shrunk and enlarged like its own. A distance is the root
+Images are compared as the file can show them: real ones are shrunk and enlarged like its own, to the size of the same
+tile where tiles differ in size. A distance is the root
 mean square over pixels and channels, in grey levels from 0 to 255. What is near is told by the real images themselves:
 how far each of a sample of them is from the nearest other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -42,7 +44,7 @@ class Audit:
     """All images of a file, the nearest first, and what they are compared with."""
 
     found: list[Nearest]
-    usual: float  # the median distance of a real image from the nearest other one
+    usual: float  # the median distance of a real image from the nearest other one, as the first tile shows them
 
     @property
     def suspicious(self) -> list[Nearest]:
@@ -57,35 +59,54 @@ def audit(artifact: Artifact, data: Dataset, seed: int = 0, progress: Report | N
     real = torch.from_numpy(data.train.images)
     drawn = permutation(len(real), seed, Purpose.AUDIT)[:SAMPLE]
     stored = form.decode(torch.from_numpy(artifact.images.copy()).flatten(0, 1).float() / 255)
-    asked = torch.cat([stored.flatten(1), _as_stored(real[drawn], form)])
-    own_rows = torch.cat([torch.full((len(stored),), -1), drawn])  # nobody is its own neighbour
-    nearest, rows = _nearest(asked, own_rows, real, form, progress)
-    distances = 255 * (nearest / asked.shape[1]).clamp(min=0).sqrt()
-    usual = distances[len(stored) :].sort().values
-    found = []
-    for place in distances[: len(stored)].argsort(stable=True).tolist():
-        rank, rest = divmod(place, artifact.images.shape[1] * form.images)
-        label, tile = divmod(rest, form.images)
-        distance, row = float(distances[place]), int(rows[place])
-        share = int(torch.searchsorted(usual, distance)) / len(usual)
-        found.append(Nearest(rank + 1, label, tile + 1, row, int(data.train.labels[row]), distance, share))
-    return Audit(found, float(usual.median()))
+    by_tile = stored.reshape(-1, form.images, stored[0].numel())
+    groups = _alike(form, data.shape[1:])
+    found, usual = [], []
+    for number, tiles in enumerate(groups):
+        asked = by_tile[:, tiles].flatten(0, 1)
+        show = partial(_shown, form, tiles[0])
+        report = None if progress is None else partial(_report, progress, number, len(groups))
+        distances, rows = _nearest(torch.cat([asked, show(real[drawn])]), drawn, real, show, report)
+        usual.append(distances[len(asked) :].sort().values)
+        for place, (distance, row) in enumerate(zip(distances[: len(asked)].tolist(), rows.tolist(), strict=False)):
+            image, tile = divmod(place, len(tiles))
+            rank, label = divmod(image, artifact.images.shape[1])
+            share = int(torch.searchsorted(usual[-1], distance)) / len(drawn)
+            real_label = int(data.train.labels[row])
+            found.append(Nearest(rank + 1, label, tiles[tile] + 1, row, real_label, distance, share))
+    return Audit(sorted(found, key=lambda one: one.distance), float(usual[0].median()))
 
 
-def _as_stored(images: Tensor, form: Formation) -> Tensor:
-    """Real images [n, ch, h, w] in bytes as a file would show them, flat."""
-    short = -len(images) % form.images
-    whole = torch.cat([images, images[:1].expand(short, -1, -1, -1)]) if short else images
-    return form.decode(form.encode(whole.float() / 255))[: len(images)].flatten(1)
+def _alike(form: Formation, size: tuple[int, int]) -> list[list[int]]:
+    """The tiles of a stored image, those together that have as many pixels and so show a real image alike."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for tile in range(form.images):
+        pixels = tuple(side.stop - side.start for side in form.place(tile, size))
+        groups.setdefault(pixels, []).append(tile)
+    return list(groups.values())
+
+
+def _shown(form: Formation, tile: int, images: Tensor) -> Tensor:
+    """Real images [n, ch, h, w] in bytes as this tile of a file would show them, flat."""
+    return form.shown(images.float() / 255, tile).flatten(1)
+
+
+def _report(progress: Report, number: int, groups: int, share: float) -> None:
+    progress((number + share) / groups)
 
 
 def _nearest(
-    asked: Tensor, own_rows: Tensor, real: Tensor, form: Formation, progress: Report | None
+    asked: Tensor, drawn: Tensor, real: Tensor, show: Callable[[Tensor], Tensor], progress: Report | None
 ) -> tuple[Tensor, Tensor]:
-    """The smallest squared distance of each of `asked` [k, d] from a real image, and the row of that image."""
+    """The smallest distance of each of `asked` [k, d] from a real image, and the row of that image.
+
+    The last of them are the real images `drawn`, none of which is its own neighbour.
+    """
     best, rows = torch.full((len(asked),), float("inf")), torch.zeros(len(asked), dtype=torch.long)
+    own_rows = torch.cat([torch.full((len(asked) - len(drawn),), -1), drawn])
     lengths = asked.square().sum(dim=1)
-    for start, block in _blocks(real, form):
+    for start in range(0, len(real), BLOCK):
+        block = show(real[start : start + BLOCK])
         far = lengths[:, None] + block.square().sum(dim=1) - 2 * asked @ block.T
         own = (own_rows >= start) & (own_rows < start + len(block))
         far[own, own_rows[own] - start] = float("inf")
@@ -94,12 +115,7 @@ def _nearest(
         best = torch.minimum(nearest, best)
         if progress is not None:
             progress((start + len(block)) / len(real))
-    return best, rows
-
-
-def _blocks(real: Tensor, form: Formation) -> Iterator[tuple[int, Tensor]]:
-    for start in range(0, len(real), BLOCK):
-        yield start, _as_stored(real[start : start + BLOCK], form)
+    return 255 * (best / asked.shape[1]).clamp(min=0).sqrt(), rows
 
 
 def pairs(artifact: Artifact, data: Dataset, found: list[Nearest]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -40,6 +40,19 @@ class Formation(ABC):
     def encode(self, images: Tensor) -> Tensor:
         """[n * factor², ch, h, w] to [n, ch, h, w]: shrink images so that decoding gives them back, coarser."""
 
+    @abstractmethod
+    def shown(self, images: Tensor, tile: int) -> Tensor:
+        """[n, ch, h, w] as decoding gives images back each of which was encoded as this tile, counted from 0."""
+
+    def place(self, tile: int, size: tuple[int, int]) -> tuple[slice, slice]:
+        """Where a tile lies in a stored image; those at its right and at its bottom can be smaller than the others."""
+        longest = tuple(-(-side // self.factor) for side in size)
+        rows, columns = (
+            slice(at * length, min(side, (at + 1) * length))
+            for at, length, side in zip(divmod(tile, self.factor), longest, size, strict=True)
+        )
+        return rows, columns
+
 
 @dataclass(frozen=True)
 class Plain(Formation):
@@ -53,6 +66,9 @@ class Plain(Formation):
         return stored
 
     def encode(self, images: Tensor) -> Tensor:
+        return images
+
+    def shown(self, images: Tensor, tile: int) -> Tensor:
         return images
 
 
@@ -76,25 +92,34 @@ class MultiFormation(Formation):
     def decode(self, stored: Tensor) -> Tensor:
         height, width = stored.shape[2:]
         f = self.tiles
-        tile_h, tile_w = -(-height // f), -(-width // f)
-        padded = F.pad(stored, (0, tile_w * f - width, 0, tile_h * f - height), value=0.5)
-        return F.interpolate(cut(padded, f), size=(height, width), mode="bilinear", align_corners=False)
+        return _enlarged(cut(_padded(stored, f * -(-height // f), f * -(-width // f)), f), (height, width))
 
     def encode(self, images: Tensor) -> Tensor:
-        f = self.tiles
-        _, channels, height, width = images.shape
-        tile_h, tile_w = -(-height // f), -(-width // f)
-        each = images.reshape(-1, f, f, channels, height, width)
-        stored = images.new_empty(each.shape[0], channels, height, width)
-        for row in range(f):
-            for column in range(f):
-                place = (
-                    slice(row * tile_h, min(height, (row + 1) * tile_h)),
-                    slice(column * tile_w, min(width, (column + 1) * tile_w)),
-                )
-                target = stored[:, :, place[0], place[1]]
-                target.copy_(F.interpolate(each[:, row, column], size=target.shape[2:], mode="nearest"))
+        each = images.reshape(-1, self.images, *images.shape[1:])
+        stored = torch.empty_like(each[:, 0])
+        for tile in range(self.images):
+            rows, columns = self.place(tile, _size(images))
+            target = stored[:, :, rows, columns]
+            target.copy_(F.interpolate(each[:, tile], size=target.shape[2:], mode="nearest"))
         return stored
+
+    def shown(self, images: Tensor, tile: int) -> Tensor:
+        height, width = size = _size(images)
+        rows, columns = self.place(tile, size)
+        small = F.interpolate(images, size=(rows.stop - rows.start, columns.stop - columns.start), mode="nearest")
+        return _enlarged(_padded(small, -(-height // self.tiles), -(-width // self.tiles)), size)
+
+
+def _size(images: Tensor) -> tuple[int, int]:
+    return images.shape[2], images.shape[3]
+
+
+def _padded(images: Tensor, height: int, width: int) -> Tensor:
+    return F.pad(images, (0, width - images.shape[3], 0, height - images.shape[2]), value=0.5)
+
+
+def _enlarged(tiles: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(tiles, size=size, mode="bilinear", align_corners=False)
 
 
 def cut(images: Tensor, factor: int) -> Tensor:
