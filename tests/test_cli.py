@@ -136,12 +136,7 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                "FILE",
-                "--help",
-                "--out",
-                "--data",
-                "--force",
-                "--policy",
+                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy"),
                 "--prefix-weights",
                 *settings,
                 *machine,

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from commands import (
     sentence,
     start,
 )
-from mipset import checkpoint, cli, read
+from mipset import Accuracy, checkpoint, cli, read
 from mipset.cli import condensing, shared
 from mipset.native import Kernels
 from mipset.recipes import RECIPES
@@ -310,6 +311,20 @@ class TestResume:
         here(*command, "--resume")
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
+    def test_of_growing(self, here: Here, refusal: Here, interrupted: Interrupted, tmp_path: Path, pets: Path) -> None:
+        first, other, whole = (tmp_path / name for name in ("first", "other", "whole"))
+        here("condense", f"npz:{pets}", "--out", first, *self.LONG)
+        grow = ("grow", first, "--ipc", 4, "--data", f"npz:{pets}", "--threads", 1, "--out")
+        here(*grow, whole)
+        assert "add --resume to go on after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
+        images = read(first).images
+        replace(read(first), images=255 - images).write(other)
+        said = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
+        assert "was made from other data" in said
+        here(*grow, tmp_path / "x", "--resume")
+        assert names(tmp_path) == {"pets.npz", "first", "other", "whole", "x"}
+        assert (tmp_path / "x").read_bytes() == whole.read_bytes()
+
     def test_refusals(
         self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path, kernels: Kernels
     ) -> None:
@@ -380,6 +395,7 @@ class TestGrow:
         assert np.array_equal(large.images[:2], small.images)
         assert large.rank_sha256[:2] == small.rank_sha256
         assert (large.recipe["ipc"], large.provenance["grown_from"]) == (4, 2)
+        assert large.provenance["sha256"] == small.provenance["sha256"]
         assert "3" in here("evaluate", more, "--sizes", "3", "--data", f"npz:{pets}", *BRIEF)
         assert "is less than the 4 images" in refusal(
             "grow", more, "--ipc", 1, "--out", tmp_path / "x", "--data", f"npz:{pets}"
@@ -394,6 +410,41 @@ class TestGrow:
         assert np.array_equal(read(more).images[:, :2], read(first).images)
         assert read(more).class_names[:2] == read(first).class_names
         assert "mean" in here("evaluate", more, "--sizes", "1", "--data", f"npz:{many}", *BRIEF)
+
+    def test_what_is_known_of_the_file_stays(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        """The accuracy of sizes that have not changed, and who made them; the version is of what grew it."""
+        known, more = tmp_path / "known", tmp_path / "more"
+        here("condense", f"npz:{pets}", "--out", known, *TINY)
+        measured = (Accuracy(2, 50.0, 1.0, 2, "convnet", "quick", 0, "00" * 32),)
+        first = replace(read(known).with_accuracy(measured), provenance={**read(known).provenance, "mipset": "0.0.1"})
+        first.write(known)
+        here("grow", known, "--ipc", 3, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
+        assert read(more).accuracy == measured
+        assert read(more).provenance == {**first.provenance, "mipset": mipset.__version__, "grown_from": 2}
+        many = save_npz(tmp_path / "many.npz", classes=4)
+        here("grow", known, "--out", more, "--data", f"npz:{many}", "--threads", 1, "--force")
+        assert read(more).accuracy == (), "networks that know another class are others"
+
+    def test_a_slice_has_its_own_size(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        """Not that of the run that made the whole."""
+        whole, part, more = (tmp_path / name for name in ("whole", "part", "more"))
+        here("condense", f"npz:{pets}", "--out", whole, *TINY)
+        here("slice", whole, 1, "--out", part)
+        grow = ("grow", part, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
+        assert "has size 1 of all 3 classes already" in refusal(*grow)
+        here(*grow, "--ipc", 2)
+        assert (read(more).ipc, read(more).recipe["ipc"]) == (2, 2)
+
+    def test_a_file_that_does_not_say_how(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        """Such as one that was imported."""
+        first, more = tmp_path / "first", tmp_path / "more"
+        here("condense", f"npz:{pets}", "--out", first, *TINY, "--factor", 1)
+        replace(read(first), recipe={}).write(first)
+        grow = ("grow", first, *TINY, "--ipc", 3, "--out", more, "--data", f"npz:{pets}")
+        assert "does not say how it was condensed: add --recipe demo, " in refusal(*grow)
+        here(*grow, "--recipe", "demo")
+        assert np.array_equal(read(more).images[:2], read(first).images)
+        assert (read(more).factor, read(more).recipe["cutmix"]) == (1, RECIPES["demo"].recipe.cutmix)
 
 
 class TestRecipes:

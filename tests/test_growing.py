@@ -153,7 +153,7 @@ class TestWhatCannotBe:
         fleet = recipe.replace(policy="every-prefix", prefix_weights="1:60,2:40")
         for changed, sentence in (
             (recipe.replace(ipc=2), "--ipc 2 is less than the 3 images per class"),
-            (recipe, "has 3 images of each of 3 classes already"),
+            (recipe, "has size 3 of all 3 classes already"),
             (recipe.replace(ipc=5, factor=1), "the file has --factor 2, not 1"),
             (fleet.replace(ipc=4), "--prefix-weights 1:60,2:40 do not count size 4, so that its last image would not"),
         ):

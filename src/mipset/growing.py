@@ -1,30 +1,43 @@
 """Growing a published set: more images per class, or more classes, beside those that stay as they are.
 
-A grown set is one more condensation, in which what was published is frozen from the start. Its ranks keep their bytes,
-so that a device which holds the first N of them needs only the new ones; classes keep their labels, and new ones come
-behind them.
+A grown set is one more condensation, in which what was published is frozen from the start. Where only ranks are added,
+those that were there keep their bytes, so that a device which holds the first N of them needs only the new ones.
+Classes keep their labels, and new ones come behind them; their images lie within every rank, so that every rank has
+other bytes than before, and a device reads the file anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 
 from mipset.artifact import Artifact
-from mipset.condense import Parts
+from mipset.condense import Parts, Step
 from mipset.data import Dataset
 from mipset.engines import Engine
-from mipset.errors import SettingError
-from mipset.recipes import Recipe, assemble, first_pixels, policy
+from mipset.errors import SettingError, choices
+from mipset.recipes import RECIPES, Recipe, assemble, check_read, first_pixels, pack, policy, recipe
 
 
-def recipe_of(artifact: Artifact) -> Recipe:
-    """The settings that a file was condensed with."""
+def recipe_of(artifact: Artifact, name: str | None = None, **given: Any) -> Recipe:
+    """The settings to go on with: those that the file was condensed with, or of the recipe of this name, and `given`.
+
+    Size and tiles are those that the file has now, unless given.
+    """
+    own = {"ipc": artifact.ipc, "factor": artifact.factor, **given}
+    if name is not None:
+        return recipe(name, **own)
     known = {f.name for f in fields(Recipe)}
     if "ipc" not in artifact.recipe:
-        raise SettingError("the file does not say how it was condensed: condense a set of the size you need instead.")
-    return Recipe(**{name: value for name, value in artifact.recipe.items() if name in known})
+        raise SettingError(
+            f"the file does not say how it was condensed: add --recipe {choices(RECIPES)}, to go on as that says."
+        )
+    found = Recipe(**{**{key: value for key, value in artifact.recipe.items() if key in known}, **own})
+    check_read(given, found.policy)
+    return found
 
 
 def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
@@ -47,7 +60,7 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
         raise SettingError(f"--ipc {r.ipc} is less than the {N} images per class of the file: `mipset slice` cuts it.")
     if r.ipc == N and data.classes == C:
         raise SettingError(
-            f"the file has {N} images of each of {C} classes already: give a larger --ipc, or more classes."
+            f"the file has size {N} of all {C} classes already: give a larger --ipc, or data with more classes."
         )
     if r.policy == "every-prefix" and not r.size_weights[-1]:
         raise SettingError(
@@ -60,3 +73,14 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
     parts = assemble(r, data, device, start, engine)
     moving = [c for c in parts.classes if held[c] < r.ipc]
     return replace(parts, policy=policy(r, data.classes, held), classes=moving)
+
+
+def pack_grown(artifact: Artifact, step: Step, r: Recipe, data: Dataset, origin: Mapping[str, Any]) -> Artifact:
+    """What was grown from the file, with what is still known of it: where it comes from, and how good its sizes are.
+
+    `origin` is as for `recipes.pack`.
+    """
+    larger = pack(step, r, data)
+    known = {**artifact.provenance, **larger.provenance, **origin, "grown_from": artifact.ipc}
+    accuracy = artifact.accuracy if data.class_names == artifact.class_names else ()
+    return replace(larger, provenance=known, accuracy=accuracy)

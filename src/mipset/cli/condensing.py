@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +35,15 @@ if TYPE_CHECKING:
     import torch
 
     from mipset.artifact import Artifact
+    from mipset.checkpoint import Kept
+    from mipset.condense import Step
     from mipset.costs import Cost
     from mipset.data import Dataset
     from mipset.engines import Engine
     from mipset.recipes import Recipe
+
+
+RESUME = "go on from {}.checkpoint, which an interrupted run left"
 
 
 def add(verbs: Verbs) -> None:
@@ -50,7 +58,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--start", metavar="FILE", type=Path, help="a condensed set whose images to start from")
     add_data_flags(verb)
     add_machine_flags(verb)
-    verb.add_argument("--resume", action="store_true", help="go on from FILE.checkpoint, which an interrupted run left")
+    verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE"))
     verb.add_argument("--dry-run", action="store_true", help="say what it would cost, and do nothing (needs no --out)")
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
@@ -58,8 +66,10 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     verb.add_argument("--data", metavar="DATASET", help="the real images (default: named in the file)")
+    verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those of FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
+    verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE2"))
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
     verb = add_verb(verbs, "recipes", recipes, "named settings and what they promise")
@@ -94,34 +104,50 @@ def condense(chosen: argparse.Namespace) -> None:
         _tell_cost(recipe, real, device, engine, first, made_by)
         return
     parts = assemble(recipe, real, device, first, engine, team)
-    waiting = chosen.out.with_name(chosen.out.name + ".checkpoint")
     sources = real.identity + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
     )
-    kept = Kept(waiting, parts, recipe, sources, str(engine))
+    kept = Kept(_waiting(chosen), parts, recipe, sources, str(engine))
+    packed = partial(pack, r=recipe, data=real, origin=made_by)
+    _carry_out(chosen, f"condensing {real.name}", kept, packed, f"\nnext: mipset evaluate {chosen.out}")
+
+
+def _waiting(chosen: argparse.Namespace) -> Path:
+    """Where the checkpoints of a run are kept."""
+    out: Path = chosen.out
+    return out.with_name(out.name + ".checkpoint")
+
+
+def _carry_out(
+    chosen: argparse.Namespace, title: str, kept: Kept, packed: Callable[[Step], Artifact], ending: str
+) -> None:
+    """Condense, or go on from a checkpoint, with a bar; write what the last step is packed as, and say so."""
     if chosen.resume:
         kept.resume()
-    if kept.done == recipe.outer:
-        raise SettingError(f"the checkpoint {waiting} is complete: leave out --resume to start anew.")
-    start = time.monotonic()
-    step = None
-    with Progress(f"condensing {real.name}", 1.0, kept.done / recipe.outer) as bar:
+    outer = kept.recipe.outer
+    if kept.done == outer:
+        raise SettingError(f"the checkpoint {kept.path} is complete: leave out --resume to start anew.")
+    start, step = time.monotonic(), None
+    with Progress(title, 1.0, kept.done / outer) as bar:
         try:
             for step in kept.steps():
-                note = f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}  {parts.policy.note()}"
+                note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {kept.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
         except (KeyboardInterrupt, TeamError) as stop:
             how = f"add --resume to go on after outer iteration {kept.done}" if kept.done else "nothing was written"
             raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}; {how}.") from stop
     assert step is not None
-    if not team.leads:
+    if not kept.parts.team.leads:
         return
-    artifact = pack(step, recipe, real, made_by)
+    artifact = packed(step)
     artifact.write(chosen.out)
-    waiting.unlink(missing_ok=True)
-    print(f"{_written(artifact, chosen.out, start)}\nnext: mipset evaluate {chosen.out}")
+    kept.path.unlink(missing_ok=True)
+    print(
+        f"{chosen.out}: {count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
+        f"{size_of(chosen.out)}, in {duration(time.monotonic() - start)}{ending}"
+    )
 
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
@@ -135,8 +161,6 @@ def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any
     """The images to start from and what to remember of them, if a file was given."""
     if path is None:
         return None, {}
-    import hashlib
-
     import torch
 
     from mipset.artifact import read
@@ -146,7 +170,12 @@ def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any
         raise SettingError(f"{path} has --factor {given.factor}, not {recipe.factor}: use the same to start from it.")
     if given.class_names != real.class_names:
         raise SettingError(f"{path} has other classes than {real.name}: start from a set of the same classes.")
-    return torch.from_numpy(given.images), {"start": hashlib.sha256(given.images.tobytes()).hexdigest()}
+    return torch.from_numpy(given.images), {"start": _digest(given)}
+
+
+def _digest(artifact: Artifact) -> str:
+    """What tells the images of a file apart from all others."""
+    return hashlib.sha256(artifact.images.tobytes()).hexdigest()
 
 
 def _cost(recipe: Recipe, real: Dataset) -> Cost:
@@ -195,7 +224,8 @@ def _tell_cost(
 def grow(chosen: argparse.Namespace) -> None:
     """Condense more images per class (--ipc), or classes that DATASET has and FILE has not, beside those of FILE.
 
-    What FILE holds stays as it is, to the bit: a device that has it needs only what is new.
+    The images of FILE stay as they are, to the bit. A device that has them needs only the new ones, unless classes were
+    added: these lie within every rank, so that it reads the file anew.
     """
     refuse_torchrun("grow")
     from mipset.artifact import read
@@ -203,33 +233,18 @@ def grow(chosen: argparse.Namespace) -> None:
     refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)
-    from mipset.condense import condense
-    from mipset.growing import grown, in_order_of, recipe_of
-    from mipset.recipes import check_read, pack, public_name
+    from mipset.checkpoint import Kept
+    from mipset.growing import grown, in_order_of, pack_grown, recipe_of
 
     loaded = dataset_of(chosen, chosen.file, artifact)
     real = in_order_of(artifact, loaded)
-    given = given_settings(chosen)
-    recipe = recipe_of(artifact).replace(**given)
-    check_read(given, recipe.policy)
+    recipe = recipe_of(artifact, chosen.recipe, **given_settings(chosen))
     engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
     parts = grown(artifact, real, recipe, device, engine)
-    start, step = time.monotonic(), None
-    with Progress(f"growing {chosen.file.stem}", 1.0) as bar:
-        for step in condense(parts):
-            bar.advance(step.share - bar.done, f"outer {step.t}/{recipe.outer}  loss {step.loss:.3g}")
-    assert step is not None
-    origin = {**artifact.provenance, "sha256": loaded.sha256, "dataset": public_name(loaded.name)}
-    larger = pack(step, recipe, real, {**origin, "engine": str(engine), "grown_from": artifact.ipc})
-    larger.write(chosen.out)
-    print(f"{_written(larger, chosen.out, start)}; those of {chosen.file} are unchanged")
-
-
-def _written(artifact: Artifact, out: Path, start: float) -> str:
-    return (
-        f"{out}: {artifact.ipc} images for each of {len(artifact.class_names)} classes, {size_of(out)}, "
-        f"in {duration(time.monotonic() - start)}"
-    )
+    kept = Kept(_waiting(chosen), parts, recipe, real.identity + _digest(artifact), str(engine))
+    origin = {"sha256": loaded.sha256, "engine": str(engine)}  # of the data as they are, not in the order of the file
+    packed = partial(pack_grown, artifact, r=recipe, data=real, origin=origin)
+    _carry_out(chosen, f"growing {chosen.file.stem}", kept, packed, f"; those of {chosen.file} are unchanged")
 
 
 def recipes(chosen: argparse.Namespace) -> None:
