@@ -138,11 +138,15 @@ class TestRefusals:
         known = read(GOLDEN)
         path = tmp_path / "odd.safetensors"
         for provenance, reason in (
-            ({}, "does not say where its real images are: add --data"),
+            ({}, "does not say where its real images are: add --data DATASET."),
             ({"dataset": 7}, "does not say where its real images are"),
             ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
             ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
-            ({"dataset": "fashion-mini", "sha256": "00"}, "from another fashion-mini than the one here"),
+            ({"dataset": "npz:far.npz"}, "was condensed from npz:far.npz: add --data npz:PATH to say where that is."),
+            (
+                {"dataset": "fashion-mini", "sha256": "00"},
+                "from another fashion-mini than the one here: add --data fashion-mini to use this one.",
+            ),
         ):
             Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, provenance).write(path)
             assert reason in refusal("evaluate", path, *BRIEF)

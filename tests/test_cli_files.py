@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -71,3 +72,13 @@ class TestAudit:
         assert "--top cannot be 0" in refusal("audit", file, f"npz:{pets}", "--top", 0)
         assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
         assert "exists already: choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)
+
+    def test_whose_dataset_is_not_here(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        file = tmp_path / "moved"
+        for dataset, reason in (
+            (None, "does not say where its real images are: name DATASET behind the file."),
+            ("npz:far.npz", "was condensed from npz:far.npz: name npz:PATH behind the file to say where that is."),
+            ("fashion-mini", "than the one here: name fashion-mini behind the file to use this one."),
+        ):
+            replace(read(condensed), provenance={} if dataset is None else {"dataset": dataset}).write(file)
+            assert reason in refusal("audit", file)

@@ -51,7 +51,7 @@ class TestOwnData:
         table = here("evaluate", out, *BRIEF).splitlines()[1:]
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert "condensed from npz:pets.npz: add --data with its path" in refusal("evaluate", out, *BRIEF)
+        assert "condensed from npz:pets.npz: add --data npz:PATH to say" in refusal("evaluate", out, *BRIEF)
         assert here("evaluate", out, "--data", f"npz:{pets}", *BRIEF).splitlines()[1:] == table
 
         save_npz(tmp_path / "elsewhere" / "pets.npz", seed=5)
@@ -76,7 +76,7 @@ class TestOwnData:
         here("evaluate", out, *BRIEF)
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert "add --data with its path" in refusal("evaluate", out, *BRIEF)
+        assert "add --data folder:PATH" in refusal("evaluate", out, *BRIEF)
         here("evaluate", out, "--data", f"folder:{pictures}", *BRIEF)
 
 

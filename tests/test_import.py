@@ -229,7 +229,7 @@ class TestDc:
         with pytest.raises(SettingError, match="does not hold several experiments"):
             open_published(single, experiment=0)
         none = saved(tmp_path / "none.pt", {"data": []})
-        with pytest.raises(SettingError, match="holds 0, from 0 on"):
+        with pytest.raises(ArtifactError, match=r"holds no experiment, and so no images: choose another file\.$"):
             open_published(none)
 
     @pytest.mark.parametrize("names", [("images", "labels"), ("images_train", "labels_train")])
@@ -242,6 +242,9 @@ class TestDc:
         path = saved(tmp_path / "x.pt", self.experiments()[0])
         with pytest.raises(SettingError, match="--factor cannot be 2 for --kind dc"):
             imported(path, "dc", factor=2)
+        for order in imports.ORDERS:
+            with pytest.raises(SettingError, match=f"--order cannot be {order} for --kind dc, whose images have"):
+                imported(path, "dc", order=order)
         assert imported(path, "dc", factor=1).artifact.factor == 1
 
 
@@ -364,17 +367,20 @@ class TestBadFiles:
             (lambda x, y: (x, y > 0), "has labels of type torch.bool"),
             (lambda x, y: (x, y[:5]), "has labels [5] for 12 images"),
             (lambda x, y: (x, torch.eye(3)[y].long()), "has labels [12, 3] for 12 images"),
-            (lambda x, y: (x, y.to_sparse()), "has labels of type"),
+            (lambda x, y: (x, y.to_sparse()), "holds its labels in a special tensor (sparse, "),
             (lambda x, y: (x.index_fill(0, y[:1], float("nan")), y), "holds values that are not finite"),
             (lambda x, y: (x.index_fill(0, y[:1], float("inf")), y), "holds values that are not finite"),
             (lambda x, y: (to_uint8(x), y), "holds images of type torch.uint8: they must be floats"),
-            (lambda x, y: (x.to_sparse(), y), "holds images of type"),
+            (lambda x, y: (x.to_sparse(), y), "holds its images in a special tensor (sparse, "),
             (lambda x, y: (x[:, :1], y), "holds images [12, 1, 8, 8], but those of toy are 3 x 8 x 8"),
             (lambda x, y: (x[0], y), "holds images [3, 8, 8], but those of toy are 3 x 8 x 8"),
             (lambda x, y: (x[:0], y[:0]), "holds images [0, 3, 8, 8], but"),
             (lambda x, y: (x - 0.6, y), "but --kind mdc is for values in [0, 1]: --kind dc is for normalised ones"),
             (lambda x, y: (x * 255, y), "but --kind mdc is for values in [0, 1]"),
-            (lambda x, y: (x[:1, :1, :1, :1].expand(12, 3, 8, 8).to("meta"), y), "holds images of type"),
+            (
+                lambda x, y: (x[:1, :1, :1, :1].expand(12, 3, 8, 8).to("meta"), y),
+                "or without values): save them",
+            ),
         ],
     )
     def test_that_contradict_themselves(
@@ -394,7 +400,10 @@ class TestBadFiles:
         else:
             content[place] = to_uint8(content[place].float()).view(torch.bits8)
         said = refused(saved(tmp_path / "x.pt", content))
-        assert ("has labels of type" if place else "holds images of type") in said
+        if kind == "nested":
+            assert f"holds its {('images', 'labels')[place]} in a special tensor" in said
+        else:
+            assert ("has labels of type" if place else "holds images of type") in said
 
     def test_that_give_dictionaries_and_tensors_other_methods(self, tmp_path: Path) -> None:
         """What is between the images and us may have any attributes, since torch sets those that a file names."""
@@ -437,7 +446,8 @@ class TestBadFiles:
             ({"factor": 0}, "--factor cannot be 0: it must be at least 1"),
             ({"factor": 3}, "3 does not divide 8 x 8"),
             ({"factor": 1, "order": "rows"}, "there is no order of 'rows': choose tiles or images"),
-            ({"factor": 9, "order": "images"}, "a factor of 9 does not cut 8 x 8 pixels"),
+            ({"factor": 9, "order": "images"}, "--factor 9 does not cut images of 8 x 8 pixels: choose a smaller one"),
+            ({"factor": 5}, "--factor 5 does not cut images of 8 x 8 pixels: choose a smaller one"),
         ):
             with pytest.raises(MipsetError, match=reason):
                 imported(path, **arguments)
@@ -486,6 +496,16 @@ class TestCommand:
         ):
             assert reason in refusal("import", *arguments)
         assert {entry.name for entry in tmp_path.iterdir()} == {"x.pt", "taken"}
+
+    @pytest.mark.parametrize("given", [True, False])
+    def test_labels_are_not_overwritten_either(self, tmp_path: Path, refusal: Here, given: bool) -> None:
+        """Whether they were named or found beside the images."""
+        images, labels = torch.load(self.clothes(tmp_path / "both.pt"), weights_only=True)
+        path = saved(tmp_path / "images_best.pt", images - 0.5)
+        beside = saved(tmp_path / ("y.pt" if given else "labels_best.pt"), labels)
+        named = ("--labels", beside) if given else ()
+        command = ("import", path, "--kind", "dc", "--dataset", "fashion-mini", *named, "--out", beside, "--force")
+        assert "would overwrite the file itself" in refusal(*command)
 
     def test_your_own_dataset(self, tmp_path: Path, here: Here) -> None:
         """Any that can be loaded: its mean and std are what the images were normalised with."""

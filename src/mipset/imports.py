@@ -35,7 +35,7 @@ from torch import Tensor
 from mipset import __version__
 from mipset.artifact import Artifact
 from mipset.errors import ArtifactError, SettingError, choices
-from mipset.recipes import public_name
+from mipset.recipes import check_cut, public_name
 from mipset.synthetic import cut, join, to_uint8
 
 KINDS = ("mdc", "dc")
@@ -65,14 +65,19 @@ class About(Protocol):
 
 @dataclass(frozen=True)
 class Published:
-    """Images and labels as they were found in a file."""
+    """Images and labels as they were found in a file, or in two."""
 
-    path: Path
+    files: tuple[Path, ...]  # the images are in the first
     images: Tensor
     labels: Tensor
     size: int  # of the file
     sha256: str
     experiment: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file of the images."""
+        return self.files[0]
 
 
 @dataclass(frozen=True)
@@ -92,15 +97,18 @@ def open_published(path: Path, labels: Path | None = None, experiment: int | Non
     written = _read(path)
     content = _opened(path, written)
     if isinstance(content, dict) and isinstance(experiments := dict.get(content, "data"), list):
+        if not experiments:
+            raise ArtifactError(f"{path} holds no experiment, and so no images: choose another file.")
         experiment = 0 if experiment is None else experiment
         if not 0 <= experiment < len(experiments):
             raise SettingError(f"--experiment cannot be {experiment}: {path} holds {len(experiments)}, from 0 on.")
         content = experiments[experiment]
     elif experiment is not None:
         raise SettingError(f"{path} does not hold several experiments: leave out --experiment.")
+    files = [path]
     if isinstance(content, Tensor):
-        beside = labels or _beside(path)
-        content = [content, _opened(beside, _read(beside))]
+        files.append(labels or _beside(path))
+        content = [content, _opened(files[1], _read(files[1]))]
     elif labels is not None:
         raise SettingError(f"{path} holds more than images: leave out --labels.")
     match _pair(content):
@@ -108,7 +116,7 @@ def open_published(path: Path, labels: Path | None = None, experiment: int | Non
             digest = hashlib.sha256(written).hexdigest()
             # Bare tensors: by attributes of its own, a file could give one other methods.
             bare, its_labels = Tensor.detach(images), Tensor.detach(its_labels)
-            return Published(path, bare, its_labels, len(written), digest, experiment)
+            return Published(tuple(files), bare, its_labels, len(written), digest, experiment)
     raise ArtifactError(f"{path} does not hold images and labels in a way that MDC, DC or MTT publish them.")
 
 
@@ -118,19 +126,19 @@ def as_artifact(
     about: About,
     *,
     factor: int | None = None,
-    order: str = "tiles",
+    order: str | None = None,
     origin: Mapping[str, int | str | None] | None = None,
 ) -> Imported:
     """The set as one of ours. `factor` is f of an mdc file, and `order` what its prefixes are prefixes of.
 
-    With `tiles`, S_[n] is what the authors measured as size n; with `images`, it is the first n stored images.
+    With `tiles`, the default, S_[n] is what the authors measured as size n; with `images`, it is the first n stored
+    images.
     `origin` is as for `recipes.pack`.
     """
-    f = _factor(published, kind, factor)
-    if order not in ORDERS:
-        raise SettingError(f"there is no order of {order!r}: choose {choices(ORDERS)}.")
+    f, order = _factor(published, kind, factor), _order(kind, order)
     images = _checked_images(published, about)
     ipc = _images_per_class(published, about)
+    check_cut(f, about.shape)
     values = _in_unit_space(images, published.path, kind, about)
     by_class = to_uint8(values).reshape(len(about.class_names), ipc, *about.shape)
     if order == "tiles" and f > 1 and ipc > 1:
@@ -246,9 +254,18 @@ def _factor(published: Published, kind: str, factor: int | None) -> int:
     return factor
 
 
+def _order(kind: str, order: str | None) -> str:
+    if kind == "dc" and order is not None:
+        raise SettingError(f"--order cannot be {order} for --kind dc, whose images have no tiles: leave it out.")
+    if order not in (None, *ORDERS):
+        raise SettingError(f"there is no order of {order!r}: choose {choices(ORDERS)}.")
+    return order or "tiles"
+
+
 def _checked_images(published: Published, about: About) -> Tensor:
     path, images = published.path, published.images
-    if not _is_plain(images) or images.dtype not in FLOATS:
+    _refuse_unless_plain(images, path, "images")
+    if images.dtype not in FLOATS:
         raise ArtifactError(f"{path} holds images of type {images.dtype}: they must be floats, as they are published.")
     if images.ndim != 4 or images.shape[1:] != about.shape or not len(images):
         size = " x ".join(map(str, about.shape))
@@ -266,7 +283,8 @@ def _checked_images(published: Published, about: About) -> Tensor:
 def _images_per_class(published: Published, about: About) -> int:
     """How many images each class has, if all have as many and come one after the other."""
     path, labels, last = published.path, published.labels, len(about.class_names) - 1
-    if not _is_plain(labels) or labels.dtype not in INTEGERS:
+    _refuse_unless_plain(labels, path, "labels")
+    if labels.dtype not in INTEGERS:
         raise ArtifactError(f"{path} has labels of type {labels.dtype}: they must be whole numbers.")
     if labels.shape != published.images.shape[:1]:
         raise ArtifactError(
@@ -290,9 +308,12 @@ def _images_per_class(published: Published, about: About) -> int:
     return int(counts[0])
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def _refuse_unless_plain(tensor: Tensor, path: Path, what: str) -> None:
     dense = tensor.layout is torch.strided and not tensor.is_nested
-    return type(tensor) is Tensor and dense and tensor.device.type == "cpu"
+    if type(tensor) is not Tensor or not dense or tensor.device.type != "cpu":
+        raise ArtifactError(
+            f"{path} holds its {what} in a special tensor (sparse, nested or without values): save them as a plain one."
+        )
 
 
 def _in_unit_space(images: Tensor, path: Path, kind: str, about: About) -> Tensor:

@@ -496,8 +496,14 @@ def check_fit(r: Recipe, data: Dataset) -> None:
         )
     if len(data.train) < r.train_batch:
         raise SettingError(f"there are {len(data.train)} training images, fewer than --train-batch {r.train_batch}.")
-    if any((r.factor - 1) * -(-side // r.factor) >= side for side in data.shape[1:]):  # a tile without a pixel
-        raise SettingError(f"--factor {r.factor} does not cut images of {data.shape[1]} x {data.shape[2]} pixels.")
+    check_cut(r.factor, data.shape)
+
+
+def check_cut(factor: int, shape: tuple[int, int, int]) -> None:
+    """Refuse tiles without a pixel, of stored images [ch, h, w]."""
+    if any((factor - 1) * -(-side // factor) >= side for side in shape[1:]):
+        size = f"{shape[1]} x {shape[2]}"
+        raise SettingError(f"--factor {factor} does not cut images of {size} pixels: choose a smaller one.")
 
 
 def run(

@@ -70,7 +70,6 @@ def add(verbs: Verbs) -> None:
     verb.add_argument(
         "--order",
         choices=ORDERS,
-        default="tiles",
         help="of mdc: tiles, so that a size is what its authors measured, or whole images (default: tiles)",
     )
     verb.add_argument("--labels", metavar="FILE", type=Path, help="of MTT: the labels (default: beside FILE)")
@@ -112,7 +111,7 @@ def audit(chosen: argparse.Namespace) -> None:
     at_least(0, seed=chosen.seed)
     _refuse_picture(chosen)
     artifact = read(chosen.file)
-    real = dataset_of(chosen, chosen.file, artifact, "name it behind the file:")
+    real = dataset_of(chosen, chosen.file, artifact, "name {} behind the file")
     from mipset.audit import audit, pairs
     from mipset.tables import in_columns
 
@@ -191,6 +190,8 @@ def import_(chosen: argparse.Namespace) -> None:
     from mipset.imports import as_artifact, open_published
 
     published = open_published(chosen.file, chosen.labels, chosen.experiment)
+    for labels in published.files[1:]:
+        refuse_to_destroy(chosen.out, labels)
     loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
     about = (facts(chosen.dataset) if chosen.size is None else None) or load(chosen.dataset, **loaded_with)
     found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)

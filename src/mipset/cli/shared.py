@@ -150,12 +150,12 @@ def load(name: str, size: int | None, split_seed: int) -> Dataset:
         return load(name, size=size, seed=split_seed, progress=stages)
 
 
-def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: str = "add --data") -> Dataset:
-    """The dataset that the file was condensed from; `ask` is how it can be named where it is not found."""
+def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: str = "add --data {}") -> Dataset:
+    """The dataset that the file was condensed from; `ask` is how another one is named."""
     origin: Mapping[str, Any] = artifact.provenance
     name = chosen.data or origin.get("dataset")
     if not isinstance(name, str):
-        raise SettingError(f"{path} does not say where its real images are: {ask} DATASET.")
+        raise SettingError(f"{path} does not say where its real images are: {ask.format('DATASET')}.")
     size, split_seed = origin.get("size"), origin.get("split_seed", 0)
     if not isinstance(size, int | None) or not isinstance(split_seed, int):
         raise ArtifactError(f"{path} is damaged: its provenance has size {size!r}, split_seed {split_seed!r}.")
@@ -164,9 +164,11 @@ def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: 
     except MipsetError as error:
         if chosen.data or ":" not in name:
             raise
-        raise SettingError(f"{path} was condensed from {name}: {ask} with its path.") from error
+        where = ask.format(f"{name.partition(':')[0]}:PATH")
+        raise SettingError(f"{path} was condensed from {name}: {where} to say where that is.") from error
     if not chosen.data and real.sha256 != origin.get("sha256"):
-        raise SettingError(f"{path} was condensed from another {name} than the one here: {ask} to use this one.")
+        this = ask.format(name)
+        raise SettingError(f"{path} was condensed from another {name} than the one here: {this} to use this one.")
     return real
 
 
