@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -81,6 +82,22 @@ class Setting:
         """The training images of `data` as a set whose every prefix is one."""
         *_, last = run(self.recipe, data, engine=self.engine)
         return pack(last, self.recipe, data)
+
+
+def repeated(images: Images, count: int) -> Images:
+    """So many images: all of them, again and again."""
+    return images.at(torch.arange(len(images)).repeat(-(-count // len(images)))[:count])
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """What reads an argument that is a whole number, none below the least."""
+
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise ArgumentTypeError(f"cannot be {text}: it must be at least {least}")
+        return int(text)
+
+    return number
 
 
 def parser(text: str | None) -> ArgumentParser:

@@ -1,14 +1,9 @@
 """Federated learning on a condensed set, of which every client takes as much as it can hold.
 
 A coordinator publishes one file. Each client opens it, plans the largest size that fits into its bytes and reads no
-more than that. In a round every client starts from the common weights and learns its own prefix; the weights that come
-back are averaged, each counted by the images behind it. Beside it, the same clients with a set of one size, which can
-only be the size that fits the smallest of them.
-
-The last run printed, for the 12 rounds of 8 clients with 1 2 3 4 6 7 8 10 images per class:
-
-    each its own size  321.4 kB  64.8  72.4  73.3  76.5  77.2  77.3  78.5  78.8  79.8  78.5  79.8  79.8
-    all the smallest    62.7 kB  58.5  62.6  59.8  63.1  64.0  65.5  65.8  64.3  66.6  66.8  65.5  66.7
+more than that. In a round every client starts from the common weights and learns its own prefix, all with as many
+steps; the weights that come back are averaged, each counted by the images behind it. Beside it, the same clients with a
+set of one size, which can only be the size that fits the smallest of them.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from common import CPU, Setting, parser
+from common import CPU, Setting, at_least, parser, repeated
 from torch import Tensor
 
 from mipset import device
@@ -45,16 +40,16 @@ def copied(theta: Network) -> Weights:
     return {name: value.clone() for name, value in theta.state_dict().items()}
 
 
-def federated(setting: Setting, clients: Sequence[Images], rounds: int, epochs: int) -> Iterator[float]:
-    """The accuracy of the common weights after each round."""
+def federated(setting: Setting, clients: Sequence[Images], rounds: int, steps: int) -> Iterator[float]:
+    """The accuracy of the common weights after each round, in which every client takes so many steps."""
     theta, test = setting.network, setting.images(setting.data.test)
-    rule, schedule = setting.protocol().rule, Schedule(epochs, milestones=(), even=True)
+    rule, once = setting.protocol().rule, Schedule(1, milestones=())
     common = copied(theta)
     for number in range(rounds):
         returned = []
         for client, images in enumerate(clients):
             theta.load_state_dict(common)
-            for _ in fit(theta, images, rule, schedule, 0, number, client):
+            for _ in fit(theta, repeated(images, steps * once.batch), rule, once, 0, number, client):
                 pass
             returned.append(copied(theta))
         common = mean(returned, [len(images) for images in clients])
@@ -64,9 +59,9 @@ def federated(setting: Setting, clients: Sequence[Images], rounds: int, epochs: 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--clients", type=int, default=8)
-    arguments.add_argument("--rounds", type=int, default=12)
-    arguments.add_argument("--epochs", type=int, default=5, help="of each client in a round")
+    arguments.add_argument("--clients", type=at_least(1), default=8)
+    arguments.add_argument("--rounds", type=at_least(1), default=12)
+    arguments.add_argument("--steps", type=at_least(1), default=20, help="of each client in a round")
     chosen = arguments.parse_args()
     setting = Setting(chosen.toy)
     with TemporaryDirectory() as folder:
@@ -82,7 +77,7 @@ def main() -> None:
         for name, sizes in ways.items():
             subsets = [source.prefix(size) for source, size in zip(sources, sizes, strict=True)]
             clients = [decoded(subset.artifact(), CPU) for subset in subsets]
-            found = federated(setting, clients, chosen.rounds, chosen.epochs)
+            found = federated(setting, clients, chosen.rounds, chosen.steps)
             read = byte_count(sum(subset.nbytes for subset in subsets))
             rows.append([name, " ".join(map(str, sizes)), read, *(f"{value:.1f}" for value in found)])
     print("accuracy in % of the common weights")

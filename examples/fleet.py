@@ -11,12 +11,12 @@ The experiment is kept in a folder, so a second run starts from what the first o
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from common import Setting, parser
+from common import Setting, at_least, parser
 from counting import Server, serving
 
 from mipset import device
@@ -61,6 +61,11 @@ def moved(server: Server, files: dict[int, str], plan: Sequence[Sequence[int]]) 
     return server.sent - before
 
 
+def mean_accuracy(scores: Mapping[int, Sequence[float]], plan: Sequence[Sequence[int]]) -> float:
+    """Over all rounds and devices: what networks reached on average at the size that each has."""
+    return fmean(fmean(scores[size]) for sizes in plan for size in sizes)
+
+
 def drawn_sizes(file: Path, sizes: Sequence[int], rounds: int, devices: int) -> list[list[int]]:
     """For each round and device the largest size that fits into a drawn number of bytes, small ones as likely."""
     said = device.open(file).about
@@ -73,8 +78,8 @@ def drawn_sizes(file: Path, sizes: Sequence[int], rounds: int, devices: int) -> 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--folder", type=Path, default=Path("out/fleet"), help="where the experiment is kept")
-    arguments.add_argument("--devices", type=int, default=20)
-    arguments.add_argument("--rounds", type=int, default=30)
+    arguments.add_argument("--devices", type=at_least(1), default=20)
+    arguments.add_argument("--rounds", type=at_least(1), default=30)
     chosen = arguments.parse_args()
     setting = Setting(chosen.toy)
     experiment = Experiment(
@@ -95,7 +100,7 @@ def main() -> None:
         for result in results:
             sent = moved(server, files_by_size(result), plan)
             published = sum((chosen.folder / name).stat().st_size for name in result.files)
-            mean = fmean(fmean(result.scores[size]) for sizes in plan for size in sizes)
+            mean = mean_accuracy(result.scores, plan)
             rows.append([result.method, str(len(result.files)), *map(byte_count, (published, sent)), f"{mean:.2f}"])
     print(f"{chosen.devices} devices, {chosen.rounds} rounds, sizes {experiment.sizes}")
     print(in_columns(rows))

@@ -24,7 +24,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from common import CPU, Setting, parser
+from common import CPU, Setting, at_least, parser, repeated
 
 from mipset import Artifact, Dataset
 from mipset.data import Split
@@ -46,11 +46,6 @@ def only(data: Dataset, classes: range) -> Dataset:
 
     names = data.class_names[classes.start : classes.stop]
     return replace(data, train=part(data.train), test=part(data.test), class_names=names)
-
-
-def repeated(images: Images, count: int) -> Images:
-    """So many images for each of the classes of a buffer: all of them, again and again."""
-    return images.at(torch.arange(len(images)).repeat(-(-count // len(images)))[:count])
 
 
 def together(parts: Sequence[Images]) -> Images:
@@ -82,10 +77,14 @@ def incremental(
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--total", type=int, default=20, help="stored images in the buffer, of all classes together")
+    arguments.add_argument(
+        "--total", type=at_least(1), default=20, help="stored images in the buffer, of all classes together"
+    )
     chosen = arguments.parse_args()
     setting = Setting(chosen.toy)
     starts = range(0, 6 if chosen.toy else setting.data.classes, TOGETHER)  # also how many classes came before
+    if chosen.total < starts[-1]:
+        arguments.error(f"argument --total: cannot be {chosen.total}: {starts[-1]} old classes need one image each")
     tasks = [only(setting.data, range(start, start + TOGETHER)) for start in starts]
     sizes = [min(setting.recipe.ipc, chosen.total // max(1, start)) for start in starts]
     image_bytes = int(np.prod(setting.data.shape))

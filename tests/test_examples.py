@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import mipset
 
@@ -100,7 +103,7 @@ def test_a_replay_buffer_keeps_to_its_bytes(tmp_path: Path) -> None:
 
 
 def test_federated_clients_take_what_fits(tmp_path: Path) -> None:
-    arguments = ("--clients", 3, "--rounds", 2, "--epochs", 1)
+    arguments = ("--clients", 3, "--rounds", 2, "--steps", 1)
     _, titles, own, smallest = map(cells, printed("federated", "--toy", *arguments, cwd=tmp_path))
     assert titles == ["images per class", "read", "round 1", "round 2"]
     assert own[0] == "each its own size"
@@ -128,9 +131,67 @@ def test_halving_compares_with_real_images(tmp_path: Path) -> None:
     two = sorted(scores, key=lambda row: -row[0])[:2]
     assert winner[1] == max(row[1] for row in two)
     assert f"it has {winner[3]:.1f} %, the best {max(row[3] for row in scores):.1f} %" in lines[-2]
-    assert re.fullmatch(
-        r"beside condensing, it took [\d.]+% of the work of trying all settings on the real images", lines[-1]
+    share = r"([\d.]+)%"
+    said = (
+        f"it took {share} of the work of trying all settings on the real images, and {share} together with condensing"
     )
+    shares = re.fullmatch(said, lines[-1])
+    assert shares is not None
+    assert 0 < float(shares[1]) < float(shares[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("fleet", ("--devices", 0), "argument --devices: cannot be 0: it must be at least 1"),
+        ("fleet", ("--rounds", 0), "argument --rounds: cannot be 0: it must be at least 1"),
+        ("federated", ("--clients", 0), "argument --clients: cannot be 0: it must be at least 1"),
+        ("federated", ("--steps", -1), "argument --steps: cannot be -1: it must be at least 1"),
+        ("replay", ("--total", 3), "argument --total: cannot be 3: 4 old classes need one image each"),
+    ],
+)
+def test_numbers_that_are_too_small(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, arguments: tuple[Any], reason: str
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", [name, "--toy", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(name).main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {reason}\n")
+
+
+def test_the_mean_over_a_fleet_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every device counts in every round, with the mean over the networks of its size."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from fleet import mean_accuracy
+
+    scores = {1: [10.0, 30.0], 2: [50.0], 5: [90.0, 70.0]}
+    assert mean_accuracy(scores, [[1, 1, 2], [5, 1, 2]]) == pytest.approx((20 + 20 + 50 + 80 + 20 + 50) / 6)
+    assert mean_accuracy(scores, [[5]]) == pytest.approx(80)
+
+
+def test_clients_take_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many images they have."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from common import Setting
+    from federated import federated
+
+    from mipset.training import TrainingRule
+
+    taken: list[int] = []
+    step = TrainingRule.step
+
+    def counted(rule: TrainingRule, theta: Any, optimiser: Any, images: Any, *more: Any) -> None:
+        taken.append(len(images))
+        step(rule, theta, optimiser, images, *more)
+
+    monkeypatch.setattr(TrainingRule, "step", counted)
+    setting = Setting(toy=True)
+    images = setting.images(setting.data.train)
+    clients = [images.at(torch.arange(count)) for count in (5, 200)]
+    assert len(list(federated(setting, clients, rounds=2, steps=3))) == 2
+    assert taken == [64] * 2 * 2 * 3
 
 
 def test_spearmans_correlation_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
