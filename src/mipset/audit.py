@@ -1,9 +1,8 @@
 """Leak check: which real training image is nearest to each image of a file, and how near that is.
 
-Images are compared as the file can show them: real ones are shrunk and enlarged like its own, to the size of the same
-tile where tiles differ in size. A distance is the root
-mean square over pixels and channels, in grey levels from 0 to 255. What is near is told by the real images themselves:
-how far each of a sample of them is from the nearest other one.
+Images are compared as the file can show them: real ones are shrunk and enlarged like the tile that they are compared
+with. A distance is the root mean square over pixels and channels, in grey levels from 0 to 255. What is near is told by
+the real images themselves: how far each of a sample of them is from the nearest other one.
 """
 
 from __future__ import annotations
