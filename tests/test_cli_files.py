@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from commands import GOLDEN, TINY, Here, is_refused, limit_files_to, names, run
@@ -23,8 +24,10 @@ class TestRefusals:
         assert "there is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
         assert "`mipset fetch` gets what is at an address" in refusal("slice", URL, "1", "--out", tmp_path / "new")
 
-    def test_slicing_a_file_into_itself(self, refusal: Here, condensed: Path) -> None:
-        said = refusal("slice", condensed, "1", "--out", condensed, "--force")
+    @pytest.mark.parametrize("verb", [["slice", "1"], ["grow", "--ipc", "4"], ["reorder"]])
+    def test_writing_a_file_over_itself(self, refusal: Here, condensed: Path, verb: list[str]) -> None:
+        name, *arguments = verb
+        said = refusal(name, condensed, *arguments, "--out", condensed, "--force")
         assert "would overwrite the file itself: choose another name" in said
 
     def test_showing(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
