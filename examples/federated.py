@@ -4,6 +4,12 @@ A coordinator publishes one file. Each client opens it, plans the largest size t
 more than that. In a round every client starts from the common weights and learns its own prefix, all with as many
 steps; the weights that come back are averaged, each counted by the images behind it. Beside it, the same clients with a
 set of one size, which can only be the size that fits the smallest of them.
+
+The last run printed (one condensation and one network for each row; rounds 2 to 11 are left out here):
+
+                       images per class      read  round 1  round 12
+    each its own size  1 2 3 4 6 7 8 10  321.4 kB     67.0      78.8
+    all the smallest    1 1 1 1 1 1 1 1   62.7 kB     64.7      71.8
 """
 
 from __future__ import annotations
