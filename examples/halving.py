@@ -6,6 +6,14 @@ much less depends on whether the set has to be condensed for it: both shares of 
 worth anything depends on whether small sizes rank settings as the real images do: so here all settings are scored at
 every size and on the real images too, and their ranks compared (Spearman's correlation). Settings are scored on
 held-out training images, since a choice is made.
+
+The last run printed at its end (one condensation, one network for each of twelve settings and each column):
+
+                                size 1  size 2  size 5  size 10
+    rank correlation with real    0.79    0.86    0.87     0.84
+    tried 12 at size 1, 6 at size 2, 3 at size 5, 2 at size 10: 0.05, none is left
+    on real images it has 87.0 %, the best 87.0 %, the mean 81.4 %
+    it took 36.8% of the work of trying all settings on the real images, and 63.3% together with condensing
 """
 
 from __future__ import annotations
