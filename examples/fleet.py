@@ -6,6 +6,15 @@ With a file for each size (Baseline A), another size is another download. Baseli
 they move the same bytes; they differ in accuracy. The server counts what it sends.
 
 The experiment is kept in a folder, so a second run starts from what the first one condensed and measured.
+
+The last run printed (20 devices, 30 rounds, sizes 1, 2, 5 and 10; one condensation of each; A and B condense four and ten
+times, so they had that many times the work):
+
+    method        files  published    moved  mean accuracy in %
+    every-prefix      1    80.5 kB   8.2 MB               73.63
+    a                 4   148.1 kB  15.4 MB               74.81
+    b                 1    80.5 kB   8.2 MB               74.38
+    c                 1    80.5 kB   8.2 MB               73.14
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ class TestRecipeChoice:
     def test_goes_by_the_dataset(self) -> None:
         assert self.chosen("fashion-mini") == RECIPES["demo"].recipe
         assert self.chosen("cifar10") == RECIPES["cifar10-cpu"].recipe
+        assert self.chosen("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
 
     def test_for_data_of_ones_own(self) -> None:
         assert self.chosen("folder:pets") == RECIPES[shared.DEFAULT_RECIPE].recipe
