@@ -7,8 +7,8 @@ they move the same bytes; they differ in accuracy. The server counts what it sen
 
 The experiment is kept in a folder, so a second run starts from what the first one condensed and measured.
 
-The last run printed (20 devices, 30 rounds, sizes 1, 2, 5 and 10; one condensation of each; A and B condense four and ten
-times, so they had that many times the work):
+The last run printed (20 devices, 30 rounds, sizes 1, 2, 5 and 10; one seed. A and B condense four and ten times, so
+they had several times the work):
 
     method        files  published    moved  mean accuracy in %
     every-prefix      1    80.5 kB   8.2 MB               73.63
