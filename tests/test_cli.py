@@ -142,7 +142,7 @@ class TestHelp:
                 *machine,
             },
             ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed", "--force"},
-            ("show",): {"FILE", "--help", "--png", "--force"},
+            ("show",): {"FILE", "--help", "--png", "--svg", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("import",): {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -36,6 +37,16 @@ class TestRefusals:
         (tmp_path / "old").write_bytes(b"precious")
         assert "old exists already: choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
         assert "`mipset fetch` gets what is at an address" in refusal("show", URL)
+        assert "would overwrite the file itself" in refusal("show", condensed, "--svg", condensed, "--force")
+        assert "has no accuracy curve: `mipset evaluate" in refusal("show", condensed, "--svg", tmp_path / "x.svg")
+
+    def test_showing_the_curve(self, here: Here, tmp_path: Path) -> None:
+        picture = tmp_path / "x.svg"
+        assert here("show", GOLDEN, "--svg", picture) == f"{picture}: accuracy against images per class\n"
+        points = read(GOLDEN).accuracy
+        drawn = ElementTree.parse(picture).getroot()
+        texts = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+        assert {f"{point.network}; {point.protocol}" for point in points} <= texts
 
 
 class TestSlice:

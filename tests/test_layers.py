@@ -93,7 +93,7 @@ AT_ONCE: dict[str, set[str]] = {
     "growing": {"artifact", "condense", "data", "engines", "errors", "recipes", *TORCH},
     "imports": {"__init__", "artifact", "errors", "recipes", "synthetic", *TORCH},
     # experiments
-    "results": {"charts", "errors", "progress", "tables"},
+    "results": {"artifact", "charts", "errors", "progress", "tables"},
     "methods": {"errors", "recipes"},
     "experiments": {
         *("__init__", "artifact", "checkpoint", "costs", "data", "engines", "errors", "evaluate", "files"),

@@ -19,8 +19,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from mipset.artifact import Accuracy
 from mipset.charts import STYLES, Axis, Panel, Series, Style, chart
-from mipset.errors import ArtifactError
+from mipset.errors import ArtifactError, printable
 from mipset.progress import duration
 from mipset.tables import byte_count
 
@@ -336,6 +337,16 @@ def accuracy_chart(results: Sequence[Result]) -> str:
         if (table := rows(chosen))
     ]
     return chart("Accuracy against images per class", panels)
+
+
+def curve_chart(title: str, points: Iterable[Accuracy]) -> str:
+    """The accuracy curve of a file: a line for each way in which networks were trained, a bar for their spread."""
+    lines: dict[str, list[Accuracy]] = {}
+    for point in sorted(points, key=lambda point: point.size):
+        lines.setdefault(printable(f"{point.network}; {point.protocol}"), []).append(point)
+    series = [Series(name, [(p.size, p.mean) for p in its], [p.std for p in its]) for name, its in lines.items()]
+    sizes = sorted({point.size for its in lines.values() for point in its})
+    return chart(printable(title), [Panel(series, _size_axis(sizes), Axis("accuracy in %"))])
 
 
 def _styles(results: Sequence[Result]) -> dict[str, Style]:

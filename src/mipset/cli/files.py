@@ -17,7 +17,7 @@ from mipset.cli.shared import (
     refuse_to_overwrite,
     size_of,
 )
-from mipset.errors import printable
+from mipset.errors import SettingError, printable
 from mipset.progress import Progress
 
 IMPORTS = ("mdc", "dc")  # of imports, which needs torch; a test keeps the two alike
@@ -30,7 +30,8 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(verbs, "show", show, "what a file holds, as text or picture")
     verb.add_argument("file", metavar="FILE", type=Path)
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
-    verb.add_argument("--force", action="store_true", help="overwrite PNG")
+    verb.add_argument("--svg", metavar="SVG", type=Path, help="write the accuracy curve as a chart")
+    verb.add_argument("--force", action="store_true", help="overwrite PNG and SVG")
 
     verb = add_verb(verbs, "audit", audit, "how near a file comes to real images")
     verb.add_argument("file", metavar="FILE", type=Path)
@@ -83,21 +84,32 @@ def show(chosen: argparse.Namespace) -> None:
     from mipset.artifact import read
     from mipset.tables import description
 
-    _refuse_picture(chosen)
+    _refuse_pictures(chosen, "png", "svg")
     artifact = read(chosen.file)
-    if chosen.png is None:
+    if chosen.svg is not None and not artifact.accuracy:
+        raise SettingError(f"{chosen.file} has no accuracy curve: `mipset evaluate {chosen.file} --save` measures one.")
+    if chosen.png is None and chosen.svg is None:
         print(description(artifact))
-        return
-    from mipset.pictures import write_contact_sheet
-
-    write_contact_sheet(artifact, chosen.png)
-    print(f"{chosen.png}: one row per class, one column per rank")
-
-
-def _refuse_picture(chosen: argparse.Namespace) -> None:
     if chosen.png is not None:
-        refuse_to_destroy(chosen.png, chosen.file, flag="--png")
-        refuse_to_overwrite(chosen, "png")
+        from mipset.pictures import write_contact_sheet
+
+        write_contact_sheet(artifact, chosen.png)
+        print(f"{chosen.png}: one row per class, one column per rank")
+    if chosen.svg is not None:
+        from mipset.files import write_whole
+        from mipset.results import curve_chart
+
+        curve = curve_chart(f"{chosen.file.stem}: accuracy against images per class", artifact.accuracy).encode()
+        write_whole(chosen.svg, lambda stream: stream.write(curve))
+        print(f"{chosen.svg}: accuracy against images per class")
+
+
+def _refuse_pictures(chosen: argparse.Namespace, *names: str) -> None:
+    """Say before any work is done that the pictures these flags name cannot be written."""
+    for name in names:
+        if getattr(chosen, name) is not None:
+            refuse_to_destroy(getattr(chosen, name), chosen.file, flag=f"--{name}")
+            refuse_to_overwrite(chosen, name)
 
 
 def audit(chosen: argparse.Namespace) -> None:
@@ -109,7 +121,7 @@ def audit(chosen: argparse.Namespace) -> None:
 
     at_least(1, top=chosen.top)
     at_least(0, seed=chosen.seed)
-    _refuse_picture(chosen)
+    _refuse_pictures(chosen, "png")
     artifact = read(chosen.file)
     real = dataset_of(chosen, chosen.file, artifact, "name {} behind the file")
     from mipset.audit import audit, pairs
