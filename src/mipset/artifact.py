@@ -200,7 +200,7 @@ def _check(shape: tuple[int, ...], said: Artifact | Description) -> None:
         raise ArtifactError(f"mean and std need one value for each of {shape[2]} channels.")
     if not all(map(isfinite, said.mean)) or not all(0 < s < float("inf") for s in said.std):
         raise ArtifactError(f"mean {brief(said.mean)} and std {brief(said.std)} must be finite, and std above 0.")
-    if not 1 <= said.factor <= MOST_FACTOR or any(_leaves_a_tile_empty(said.factor, side) for side in shape[3:]):
+    if not 1 <= said.factor <= MOST_FACTOR or not cuts(said.factor, shape[3:]):
         raise ArtifactError(
             f"a factor of {brief(said.factor)} does not cut {shape[3]} x {shape[4]} pixels: {MOST_FACTOR} is the most, "
             "and each tile has a pixel of its own."
@@ -210,8 +210,9 @@ def _check(shape: tuple[int, ...], said: Artifact | Description) -> None:
             raise ArtifactError(f"{brief(p)} cannot be: sizes go from 1 to {shape[0]}, accuracies from 0 to 100.")
 
 
-def _leaves_a_tile_empty(factor: int, side: int) -> bool:
-    return (factor - 1) * -(-side // factor) >= side
+def cuts(factor: int, size: Sequence[int]) -> bool:
+    """Whether every tile of an image of this height and width has a pixel of its own."""
+    return all((factor - 1) * -(-side // factor) < side for side in size)
 
 
 def _not_images(dtype: str, shape: Sequence[int]) -> ArtifactError:

@@ -507,7 +507,9 @@ def check_fit(r: Recipe, data: Dataset) -> None:
 
 def check_cut(factor: int, shape: tuple[int, int, int]) -> None:
     """Refuse tiles without a pixel, of stored images [ch, h, w]."""
-    if any((factor - 1) * -(-side // factor) >= side for side in shape[1:]):
+    from mipset.artifact import cuts
+
+    if not cuts(factor, shape[1:]):
         size = f"{shape[1]} x {shape[2]}"
         raise SettingError(f"--factor {factor} does not cut images of {size} pixels: choose a smaller one.")
 

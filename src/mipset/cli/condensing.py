@@ -23,7 +23,6 @@ from mipset.cli.shared import (
     given_settings,
     load,
     recipe_for,
-    refuse_to_destroy,
     refuse_to_overwrite,
     size_of,
     titled,
@@ -231,7 +230,6 @@ def grow(chosen: argparse.Namespace) -> None:
     refuse_torchrun("grow")
     from mipset.artifact import read
 
-    refuse_to_destroy(chosen.out, chosen.file)
     refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)

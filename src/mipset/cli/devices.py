@@ -15,7 +15,6 @@ from mipset.cli.shared import (
     add_verb,
     at_least,
     count,
-    refuse_to_destroy,
     refuse_to_overwrite,
     size_of,
     titled,
@@ -97,7 +96,6 @@ def fetch(chosen: argparse.Namespace) -> None:
     """
     from mipset import device
 
-    refuse_to_destroy(chosen.out, Path(chosen.file))
     refuse_to_overwrite(chosen)
     limits = _limits(chosen)
     given = [name for name in LIMITS if name != "batch" and limits[name] is not None]

@@ -20,7 +20,6 @@ from mipset.cli.shared import (
     chosen_protocol,
     count,
     dataset_of,
-    refuse_to_destroy,
     refuse_to_overwrite,
     size_of,
 )
@@ -177,7 +176,6 @@ def reorder(chosen: argparse.Namespace) -> None:
 
     at_least(1, epochs=chosen.epochs, first=chosen.first, best=chosen.best)
     at_least(0, seed=chosen.seed)
-    refuse_to_destroy(chosen.out, chosen.file)
     refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)

@@ -108,7 +108,6 @@ def _refuse_pictures(chosen: argparse.Namespace, *names: str) -> None:
     """Say before any work is done that the pictures these flags name cannot be written."""
     for name in names:
         if getattr(chosen, name) is not None:
-            refuse_to_destroy(getattr(chosen, name), chosen.file, flag=f"--{name}")
             refuse_to_overwrite(chosen, name)
 
 
@@ -161,7 +160,6 @@ def slice_(chosen: argparse.Namespace) -> None:
     """Write the first N images of each class of FILE as a file of its own."""
     from mipset import device
 
-    refuse_to_destroy(chosen.out, chosen.file)
     refuse_to_overwrite(chosen)
     device.open(chosen.file).prefix(chosen.size).write(chosen.out)
     print(f"{chosen.out}: {count(chosen.size, 'image')} per class, {size_of(chosen.out)}")
@@ -196,7 +194,6 @@ def import_(chosen: argparse.Namespace) -> None:
 
     It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
     """
-    refuse_to_destroy(chosen.out, chosen.file)
     refuse_to_overwrite(chosen)
     from mipset.data import facts
     from mipset.imports import as_artifact, open_published

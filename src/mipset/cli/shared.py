@@ -128,11 +128,17 @@ def numbers(flag: str, text: str, most: int, choice: str) -> list[int]:
 
 
 def refuse_to_overwrite(chosen: argparse.Namespace, name: str = "out") -> None:
-    """Say before any work is done that what this flag names cannot be written, or not without --force."""
+    """Say before any work is done that what this flag names cannot be written, or not without --force.
+
+    The FILE of a verb that reads one is not written over, not even with it.
+    """
     from mipset.files import refuse_to_overwrite
     from mipset.recipes import flag_of
 
-    refuse_to_overwrite(getattr(chosen, name), chosen.force, flag_of(name))
+    out, flag = getattr(chosen, name), flag_of(name)
+    if "file" in chosen:
+        refuse_to_destroy(out, Path(chosen.file), flag)
+    refuse_to_overwrite(out, chosen.force, flag)
 
 
 def refuse_to_destroy(out: Path, source: Path, flag: str = "--out") -> None:
