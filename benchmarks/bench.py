@@ -26,16 +26,20 @@ import torch.nn.functional as F
 from rounds import Work, best, contenders
 from torch import Tensor
 
-from mipset.artifact import Artifact
-from mipset.condense import Parts, update_class
-from mipset.costs import cost
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import Parts, update_class
+from mipset.condensing.costs import cost
+from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.policies import EveryPrefix, FullSetOnly, MostLearnableSubset, Policy
 from mipset.data import Dataset
-from mipset.engines import Engine, native
-from mipset.evaluate import Architecture, Evaluation, protocol
-from mipset.learners import TrainedOnReal
-from mipset.memory import keep_freed_memory
-from mipset.recipes import PAPER_CIFAR10, Recipe, assemble
-from mipset.subsets import EveryPrefix, FullSetOnly, MostLearnableSubset, Policy
+from mipset.evaluation.evaluate import Evaluation
+from mipset.file.artifact import Artifact
+from mipset.nn.engines import Engine, native
+from mipset.nn.memory import keep_freed_memory
+from mipset.settings.architecture import Architecture
+from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.protocol import protocol
+from mipset.settings.recipe import Recipe
 
 N, CLASSES, SHAPE = 10, 10, (3, 32, 32)
 CPU = torch.device("cpu")

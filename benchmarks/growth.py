@@ -19,16 +19,18 @@ from pathlib import Path
 import noise
 import torch
 
-from mipset.charts import COLOURS, Axis, Panel, Series, Style, chart
-from mipset.condense import condense
-from mipset.costs import cost
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
+from mipset.condensing.costs import cost
+from mipset.condensing.learners import Learner
 from mipset.data import Dataset
-from mipset.engines import native
-from mipset.learners import Learner
-from mipset.memory import keep_freed_memory
-from mipset.networks import Network
-from mipset.recipes import Recipe, assemble
-from mipset.tables import byte_count, in_columns
+from mipset.display.charts import COLOURS, Axis, Panel, Series, Style, chart
+from mipset.display.tables import in_columns
+from mipset.nn.engines import native
+from mipset.nn.memory import keep_freed_memory
+from mipset.nn.networks import Network
+from mipset.settings.recipe import Recipe
+from mipset.units import byte_count
 
 WIDTH, PER_CLASS, CLASSES, IPC, SIZE = 32, 64, 10, 10, 32
 AXES = {"classes": (10, 20, 50, 100), "images per class": (1, 10, 50), "pixels along a side": (32, 64)}

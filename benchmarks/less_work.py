@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from mipset import Evaluation, load, pack, recipe, run
-from mipset.engines import native
-from mipset.memory import keep_freed_memory
+from mipset.nn.engines import native
+from mipset.nn.memory import keep_freed_memory
 
 SIZES, NETWORKS = (1, 2, 3, 5, 10), 3
 IDEAS: dict[str, dict[str, Any]] = {

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import torch
 
-from mipset.augment import IDC, Operation
-from mipset.matching import GradientMatching
-from mipset.memory import keep_freed_memory
-from mipset.networks import ConvNet
-from mipset.training import TrainingRule
+from mipset.condensing.objectives import GradientMatching
+from mipset.nn.augment import IDC, Operation
+from mipset.nn.memory import keep_freed_memory
+from mipset.nn.networks import ConvNet
+from mipset.nn.training import TrainingRule
 
 ROUNDS, REPEATS, WIDTH = 3, 7, 64
 

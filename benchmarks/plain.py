@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condense import Parts
-from mipset.learners import TrainedOnReal
-from mipset.networks import Network
-from mipset.randomness import Purpose, generator, shuffled_batch
+from mipset.condensing.condense import Parts
+from mipset.condensing.learners import TrainedOnReal
+from mipset.nn.networks import Network
+from mipset.nn.randomness import Purpose, generator, shuffled_batch
 
 
 def gradients(theta: Network, images: Tensor, label: int, create_graph: bool) -> tuple[Tensor, ...]:

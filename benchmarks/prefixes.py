@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mipset.matching import GradientMatching
-from mipset.memory import keep_freed_memory
-from mipset.networks import ConvNet
+from mipset.condensing.objectives import GradientMatching
+from mipset.nn.memory import keep_freed_memory
+from mipset.nn.networks import ConvNet
 
 N, PER_IMAGE, REAL, ROUNDS = 10, 4, 64, 9
 

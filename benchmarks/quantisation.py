@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mipset import Evaluation, load, pack, protocol, recipe, run
-from mipset.engines import native
-from mipset.memory import keep_freed_memory
-from mipset.recipes import POLICIES, RECIPES
-from mipset.synthetic import formation, training_images
-from mipset.tables import in_columns
-from mipset.training import Images
+from mipset.condensing.synthetic import formation, training_images
+from mipset.display.tables import in_columns
+from mipset.nn.engines import native
+from mipset.nn.memory import keep_freed_memory
+from mipset.nn.training import Images
+from mipset.settings.catalogue import RECIPES
+from mipset.settings.recipe import POLICIES
 
 SIZES = (1, 2, 5, 10)
 Pairs = dict[int, list[tuple[float, float]]]

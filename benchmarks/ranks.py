@@ -21,7 +21,7 @@ import numpy as np
 
 from mipset import cli
 from mipset.cli import condensing
-from mipset.progress import Progress
+from mipset.display.progress import Progress
 
 ROUNDS, INNER = 2, 5
 SETTINGS = [

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import noise
 
-from mipset.costs import cost
+from mipset.condensing.costs import cost
 from mipset.data import available
-from mipset.recipes import PAPER_CIFAR10
-from mipset.tables import byte_count
+from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.units import byte_count
 
 MOST = 1_500_000_000
 OUTER, INNER, TRAIN, TEST = 2, 4, 50_000, 10_000

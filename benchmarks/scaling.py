@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mipset.costs import Cost, cost
-from mipset.recipes import PAPER_CIFAR10, Recipe
-from mipset.tables import flop_count, in_columns
+from mipset.condensing.costs import Cost, cost
+from mipset.display.tables import in_columns
+from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.recipe import Recipe
+from mipset.units import flop_count
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "scaling.md"
 BEGIN, END = "<!-- benchmarks/scaling.py writes from here -->", "<!-- to here -->"

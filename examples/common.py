@@ -13,13 +13,12 @@ import torch
 
 from mipset import Artifact, Dataset, Recipe, load, pack, protocol, recipe, run
 from mipset.data import Split
-from mipset.engines import Engine, native
 from mipset.errors import NoCompilerError
-from mipset.evaluate import Protocol
-from mipset.networks import Network, fresh
-from mipset.randomness import Purpose, key
-from mipset.recipes import network_builder
-from mipset.training import Images
+from mipset.nn.engines import Engine, native
+from mipset.nn.networks import Network, fresh, network_builder
+from mipset.nn.randomness import Purpose, key
+from mipset.nn.training import Images
+from mipset.settings.protocol import Protocol
 
 CPU = torch.device("cpu")
 BRIEF = {"ipc": 3, "width": 4, "depth": 2, "outer": 1, "inner": 1, "real_batch": 4, "train_batch": 8}

@@ -24,10 +24,11 @@ from common import CPU, Setting, at_least, parser, repeated
 from torch import Tensor
 
 from mipset import device
-from mipset.evaluate import decoded
-from mipset.networks import Network
-from mipset.tables import byte_count, in_columns
-from mipset.training import Images, Schedule, accuracy, fit
+from mipset.display.tables import in_columns
+from mipset.evaluation.evaluate import decoded
+from mipset.nn.networks import Network
+from mipset.nn.training import Images, Schedule, accuracy, fit, rule_of
+from mipset.units import byte_count
 
 Weights = Mapping[str, Tensor]
 
@@ -49,7 +50,7 @@ def copied(theta: Network) -> Weights:
 def federated(setting: Setting, clients: Sequence[Images], rounds: int, steps: int) -> Iterator[float]:
     """The accuracy of the common weights after each round, in which every client takes so many steps."""
     theta, test = setting.network, setting.images(setting.data.test)
-    rule, once = setting.protocol().rule, Schedule(1, milestones=())
+    rule, once = rule_of(setting.protocol()), Schedule(1, milestones=())
     common = copied(theta)
     for number in range(rounds):
         returned = []

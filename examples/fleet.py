@@ -29,10 +29,11 @@ from common import Setting, at_least, parser
 from counting import Server, serving
 
 from mipset import device
-from mipset.experiments import Experiment
-from mipset.methods import methods
-from mipset.results import Result
-from mipset.tables import byte_count, in_columns
+from mipset.display.tables import in_columns
+from mipset.experiments.experiment import Experiment
+from mipset.experiments.methods import methods
+from mipset.experiments.results import Result
+from mipset.units import byte_count
 
 METHODS = "every-prefix,a,b,c"
 

@@ -27,10 +27,10 @@ import numpy.typing as npt
 from common import CPU, Setting, parser
 
 from mipset import Artifact, Dataset, Evaluation
-from mipset.costs import cost
-from mipset.evaluate import Protocol
-from mipset.selection import select
-from mipset.tables import in_columns
+from mipset.condensing.costs import cost
+from mipset.display.tables import in_columns
+from mipset.evaluation.selection import select
+from mipset.settings.protocol import Protocol
 
 RATES = (0.002, 0.01, 0.05, 0.25)
 AUGMENTATIONS = ("none", "color_crop", "color_crop_flip_scale_rotate")

@@ -28,11 +28,11 @@ from common import CPU, Setting, at_least, parser, repeated
 
 from mipset import Artifact, Dataset
 from mipset.data import Split
-from mipset.evaluate import decoded
-from mipset.networks import Network
-from mipset.selection import select
-from mipset.tables import in_columns
-from mipset.training import Images, accuracy, fit
+from mipset.display.tables import in_columns
+from mipset.evaluation.evaluate import decoded
+from mipset.evaluation.selection import select
+from mipset.nn.networks import Network
+from mipset.nn.training import Images, accuracy, fit, rule_of, schedule_of
 
 TOGETHER = 2  # classes that arrive at a time
 
@@ -59,7 +59,7 @@ def learn(theta: Network, setting: Setting, tasks: Sequence[Dataset], buffer: Se
     new = setting.images(tasks[-1].train)
     old = [repeated(decoded(stored, CPU), len(new)) for stored in buffer]
     seen, protocol = together([*old, new]), setting.protocol(epochs=4)
-    for _ in fit(theta, seen, protocol.rule, protocol.schedule_for(len(seen)), 0, len(tasks)):
+    for _ in fit(theta, seen, rule_of(protocol), schedule_of(protocol, len(seen)), 0, len(tasks)):
         pass
     return accuracy(theta, together([setting.images(task.test) for task in tasks]))
 

@@ -32,7 +32,8 @@ WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from mipset.cli import
 # A driver that keeps a checkpoint after every outer iteration, and after the second one waits to be killed.
 EAGER = """
 import sys, time
-from mipset import cli, checkpoint
+from mipset import cli
+from mipset.condensing import checkpoint
 checkpoint.SECONDS = -1
 save, saved = checkpoint.save, []
 def save_and_wait(*arguments):

@@ -17,8 +17,8 @@ from commands import Here, save_npz, sentence
 from mipset import Artifact, cli
 from mipset.data import Dataset, Split
 from mipset.errors import NoCompilerError
-from mipset.native import Kernels
-from mipset.recipes import Recipe
+from mipset.nn.native import Kernels
+from mipset.settings.recipe import Recipe
 
 settings.register_profile("mipset", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mipset")

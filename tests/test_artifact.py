@@ -27,9 +27,10 @@ from safetensors import safe_open
 from safetensors.numpy import load, load_file, save
 
 import mipset
-from mipset import Accuracy, Artifact, ArtifactError, files, read
-from mipset.artifact import FORMAT, MOST_HEADER, describe, read_header
-from mipset.synthetic import formation
+from mipset import Accuracy, Artifact, ArtifactError, read
+from mipset.condensing.synthetic import formation
+from mipset.file.artifact import FORMAT, MOST_HEADER, describe, read_header
+from mipset.io import files
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 OLDER = GOLDEN.with_name("older.safetensors")  # the same, from before descriptions had a digest
@@ -768,7 +769,7 @@ class TestWriting:
 
         whole = files.write_whole
         if step == "write":
-            monkeypatch.setattr("mipset.artifact.write_whole", half)
+            monkeypatch.setattr("mipset.file.artifact.write_whole", half)
         elif step == "fsync":
             monkeypatch.setattr(os, "fsync", full)
         else:

@@ -10,13 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset import audit as module
-from mipset.artifact import Artifact
-from mipset.audit import audit, pairs
+from mipset.condensing.assembly import run
+from mipset.condensing.packing import pack
+from mipset.condensing.synthetic import formation
 from mipset.data import Dataset, Split
 from mipset.errors import DataError
-from mipset.recipes import Recipe, pack, run
-from mipset.synthetic import formation
+from mipset.evaluation import audit as module
+from mipset.evaluation.audit import audit, pairs
+from mipset.file.artifact import Artifact
+from mipset.settings.recipe import Recipe
 
 
 def noise(count: int, classes: int, channels: int, size: int, seed: int) -> Dataset:
@@ -118,7 +120,7 @@ def test_what_has_not_moved_is_what_it_started_from(toy: Dataset, recipe: Recipe
 def test_pictures_show_both(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
     from PIL import Image
 
-    from mipset.pictures import side_by_side, write_picture
+    from mipset.display.pictures import side_by_side, write_picture
 
     *_, step = run(recipe, toy)
     artifact = pack(step, recipe, toy)

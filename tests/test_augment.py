@@ -9,19 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mipset.augment import (
-    DSA,
-    IDC,
-    Affine,
-    Augmentation,
-    Color,
-    Crop,
-    Cutout,
-    Draw,
-    Flip,
-    Operation,
-    cutmix,
-)
+from mipset.nn.augment import DSA, IDC, Affine, Augmentation, Color, Crop, Cutout, Draw, Flip, Operation, cutmix
 
 SIZE = (16, 16)
 OPERATIONS = tuple(Operation)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from mipset import Evaluation, evaluate, pack, protocol, recipes, run
+from mipset import Evaluation, pack, protocol, run
 from mipset.data import Dataset
-from mipset.recipes import Recipe
+from mipset.settings import catalogue
+from mipset.settings.protocol import PROTOCOLS
+from mipset.settings.recipe import Recipe
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -51,9 +53,11 @@ class TestQuantisation:
     def test_the_command(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         from quantisation import main
 
-        small = recipes.RECIPES["demo"].recipe.replace(ipc=2, outer=1, inner=1, width=4, real_batch=8, train_images=64)
-        monkeypatch.setitem(recipes.RECIPES, "demo", replace(recipes.RECIPES["demo"], recipe=small))
-        monkeypatch.setitem(evaluate.PROTOCOLS, "quick", replace(evaluate.PROTOCOLS["quick"], least_steps=1))
+        small = catalogue.RECIPES["demo"].recipe.replace(
+            ipc=2, outer=1, inner=1, width=4, real_batch=8, train_images=64
+        )
+        monkeypatch.setitem(catalogue.RECIPES, "demo", replace(catalogue.RECIPES["demo"], recipe=small))
+        monkeypatch.setitem(PROTOCOLS, "quick", replace(PROTOCOLS["quick"], least_steps=1))
         main(["demo", "--networks", "2", "--epochs", "1"])
         first, titles, *rows = capsys.readouterr().out.splitlines()
         assert first == (

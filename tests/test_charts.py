@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mipset.charts import (
+from mipset.display.charts import (
     COLOURS,
     INK,
     MARKS,

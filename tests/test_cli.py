@@ -13,7 +13,7 @@ from PIL import Image
 import mipset
 from commands import BRIEF, GOLDEN, TINY, WITHOUT_TORCH, Here, done, names, run, sentence
 from mipset import Accuracy, cli, read
-from mipset.recipes import RECIPES
+from mipset.settings.catalogue import RECIPES
 
 TO_NPZ = ["--to", "npz", "--out", "y"]
 IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out", "x"]

@@ -99,7 +99,8 @@ class TestCompare:
         """A real process that ends without a word after two of three cells."""
         code = """
 import os, sys
-from mipset import cli, experiments
+from mipset import cli
+from mipset.experiments import experiment as experiments
 add, added = experiments.add_result, []
 def add_and_end(*arguments):
     add(*arguments)
@@ -121,7 +122,8 @@ cli.main(sys.argv[1:])
     def test_interrupted_it_says_what_is_finished(self, tmp_path: Path, pets: Path) -> None:
         code = """
 import os, signal, sys
-from mipset import cli, experiments
+from mipset import cli
+from mipset.experiments import experiment as experiments
 add = experiments.add_result
 def add_and_interrupt(*arguments):
     add(*arguments)

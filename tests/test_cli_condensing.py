@@ -35,11 +35,12 @@ from commands import (
     sentence,
     start,
 )
-from mipset import Accuracy, checkpoint, cli, read
+from mipset import Accuracy, cli, read
 from mipset.cli import condensing, shared
-from mipset.native import Kernels
-from mipset.recipes import RECIPES
-from mipset.tables import byte_count
+from mipset.condensing import checkpoint
+from mipset.nn.native import Kernels
+from mipset.settings.catalogue import RECIPES
+from mipset.units import byte_count
 
 Interrupted = Callable[..., str]
 
@@ -362,7 +363,7 @@ class TestResume:
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("mipset.progress.Progress.advance", interrupt)
+        monkeypatch.setattr("mipset.display.progress.Progress.advance", interrupt)
         with pytest.raises(SystemExit):
             cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
         assert capfd.readouterr().err == "mipset: interrupted; nothing was written.\n"

@@ -11,7 +11,7 @@ import pytest
 import web
 from commands import GOLDEN, WITHOUT_TORCH, Here, done, names, run
 from mipset import Accuracy, cli, read
-from mipset.tables import byte_count
+from mipset.units import byte_count
 
 
 class TestDevice:
@@ -146,10 +146,10 @@ class TestDevice:
     def test_a_slow_download_shows_a_bar(
         self, published: web.Server, here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr("mipset.progress.SILENT_SECONDS", 0.0)
-        monkeypatch.setattr("mipset.progress.LOG_SECONDS", 0.0)
+        monkeypatch.setattr("mipset.display.progress.SILENT_SECONDS", 0.0)
+        monkeypatch.setattr("mipset.display.progress.LOG_SECONDS", 0.0)
         said: list[str] = []
-        monkeypatch.setattr("mipset.progress.Progress._draw", lambda bar, now: said.append(bar.line(now)))
+        monkeypatch.setattr("mipset.display.progress.Progress._draw", lambda bar, now: said.append(bar.line(now)))
         published.always = web.at_most(100)
         here("fetch", published.url, "--out", "part")
         assert said[0].startswith("fetching ")

@@ -15,8 +15,9 @@ import torch
 
 import mipset
 from commands import BRIEF, GOLDEN, TELLING, Here, done, interrupt, names, run, save_npz, start
-from mipset import Artifact, cli, evaluate, read
+from mipset import Artifact, cli, read
 from mipset.cli import evaluating
+from mipset.evaluation import evaluate
 
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
 

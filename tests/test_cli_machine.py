@@ -10,7 +10,7 @@ import pytest
 from commands import BRIEF, TINY, Here
 from mipset import cli, read
 from mipset.cli import machine
-from mipset.native import Kernels
+from mipset.nn.native import Kernels
 
 
 class TestCompile:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from commands import BRIEF, TINY, Here, save_npz, save_pictures
-from mipset import errors, evaluate, read
+from mipset import errors, read
 from mipset.cli import shared
+from mipset.settings import protocol
 
 
 class TestSizes:
@@ -82,4 +83,4 @@ class TestOwnData:
 
 class TestProtocols:
     def test_protocols_are_those_of_evaluate(self) -> None:
-        assert set(shared.PROTOCOLS) == set(evaluate.PROTOCOLS)
+        assert set(shared.PROTOCOLS) == set(protocol.PROTOCOLS)

@@ -10,16 +10,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mipset import checkpoint
-from mipset.condense import Parts, Step, condense
+from mipset.condensing import checkpoint
+from mipset.condensing.assembly import assemble, run
+from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.learners import Learner
+from mipset.condensing.packing import pack
+from mipset.condensing.policies import MostLearnableSubset, PerClass
+from mipset.condensing.synthetic import to_uint8
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
-from mipset.learners import Learner
-from mipset.networks import ConvNet, Network, fresh
-from mipset.randomness import Purpose, generator
-from mipset.recipes import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES, Recipe, assemble, pack, run
-from mipset.subsets import MostLearnableSubset, PerClass
-from mipset.synthetic import to_uint8
+from mipset.nn.networks import ConvNet, Network, fresh
+from mipset.nn.randomness import Purpose, generator
+from mipset.settings.recipe import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES, Recipe
 
 CPU = torch.device("cpu")
 

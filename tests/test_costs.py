@@ -13,10 +13,14 @@ import pytest
 import torch
 
 import mipset
-from mipset.costs import BASELINE, Cost, cost, timed, training_flops
+from mipset.condensing.costs import BASELINE, Cost, cost, timed, training_flops
+from mipset.condensing.packing import packed_bytes
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.recipes import NETWORKS, PAPER_CIFAR10, Recipe, network_builder, packed_bytes
+from mipset.nn.networks import network_builder
+from mipset.settings.architecture import NETWORKS
+from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.recipe import Recipe
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CIFAR10 = ((3, 32, 32), 10, 50_000)

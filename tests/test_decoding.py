@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.npyio import NpzFile
 
-from mipset.artifact import Accuracy, Artifact
-from mipset.decoding import decode, decoded
-from mipset.synthetic import formation
+from mipset.condensing.synthetic import formation
+from mipset.file.artifact import Accuracy, Artifact
+from mipset.file.decoding import decode, decoded
 
 DATA = Path(__file__).parent / "data"
 

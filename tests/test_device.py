@@ -28,10 +28,11 @@ from hypothesis import strategies as st
 import mipset
 import web
 from commands import SOFTMAX
-from mipset import Accuracy, Artifact, ArtifactError, SettingError, device, evaluate, read
+from mipset import Accuracy, Artifact, ArtifactError, SettingError, device, read
 from mipset.device import connections, remote
 from mipset.errors import BudgetError, ChangedError, MipsetError, RemoteError
-from mipset.evaluate import decoded
+from mipset.evaluation.evaluate import decoded
+from mipset.settings import protocol
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 SHAPE = (6, 4, 3, 8, 7)  # ranks, classes, channels, height, width
@@ -707,7 +708,7 @@ class TestChanges:
         server.etag = etag
         faults: list[web.Fault] = [web.closing_after(8), web.closing_after(900), web.at_most(900)]
         server.faults = [*faults, web.then(lambda _: setattr(server, "content", content))]
-        monkeypatch.setattr("mipset.artifact.DIGEST", "unknown")  # as if it were an older file
+        monkeypatch.setattr("mipset.file.artifact.DIGEST", "unknown")  # as if it were an older file
         assert device.open(server.url).about == other.description
         assert [request["Range"].partition("-")[0] for request in server.requests] == ["bytes=0", *["bytes=8"] * 3]
 
@@ -861,7 +862,7 @@ class TestPerClass:
 
 def normalised(artifact: Artifact) -> npt.NDArray[np.float32]:
     """All training images of a set, as torch decodes them."""
-    found: npt.NDArray[np.float32] = evaluate.decoded(artifact, torch.device("cpu")).batch(slice(None))[0].numpy()
+    found: npt.NDArray[np.float32] = decoded(artifact, torch.device("cpu")).batch(slice(None))[0].numpy()
     return found
 
 
@@ -1077,7 +1078,7 @@ class TestPlan:
     @pytest.mark.parametrize("n", range(1, 7))
     def test_epochs_are_those_of_the_protocol(self, path: Path, n: int) -> None:
         """Which trains longer on few images: at least for 100 steps, with batches of 64."""
-        rule = evaluate.PROTOCOLS["quick"]
+        rule = protocol.PROTOCOLS["quick"]
         assert point(1, 1.0).protocol == str(rule)
         source = device.open(path)
         room = source.about.prefix(n).file_bytes

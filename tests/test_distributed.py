@@ -26,12 +26,14 @@ from torch import Tensor
 from torch.nn import Parameter
 
 import mipset
-from mipset import checkpoint, cli
-from mipset.condense import condense
+from mipset import cli
+from mipset.condensing import checkpoint
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
 from mipset.data import Dataset
-from mipset.distributed import ALONE, ENDED, Alone, Team, joined
 from mipset.errors import SettingError
-from mipset.recipes import Recipe, assemble
+from mipset.nn.distributed import ALONE, ENDED, Alone, Team, joined
+from mipset.settings.recipe import Recipe
 
 SOURCE = str(Path(mipset.__file__).parents[1])
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
@@ -47,7 +49,8 @@ SMALL = [
 DRIVER = """
 import faulthandler, os, shutil, signal, sys
 faulthandler.dump_traceback_later(60)  # where it hangs, if it does
-from mipset import checkpoint, cli, learners
+from mipset import cli
+from mipset.condensing import checkpoint, learners
 rank = os.environ.get("RANK")
 checkpoint.SECONDS = -1
 save, start = checkpoint.save, learners.TrainedOnReal.start
@@ -210,11 +213,11 @@ def assert_images_close(found: Path, expected: Path) -> None:
 PROMISES = """
 import argparse, torch
 from pathlib import Path
-from mipset.augment import IDC, Operation
+from mipset.nn.augment import IDC, Operation
 from mipset.cli import machine
-from mipset.distributed import joined
-from mipset.networks import ConvNet, fresh
-from mipset.training import TrainingRule
+from mipset.nn.distributed import joined
+from mipset.nn.networks import ConvNet, fresh
+from mipset.nn.training import TrainingRule
 
 CPU = torch.device("cpu")
 rule = TrainingRule(0.1, 0.9, 5e-4, IDC((Operation.COLOR, Operation.CROP)), mix=1.0)

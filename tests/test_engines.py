@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from mipset.engines import Engine, Native, native
+from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared
 from mipset.errors import NoCompilerError
-from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
-from mipset.native import Kernels, functions, library
-from mipset.networks import ConvNet
+from mipset.nn.engines import Engine, Native, native
+from mipset.nn.native import Kernels, functions, library
+from mipset.nn.networks import ConvNet
 
 SIZES = st.tuples(*(st.integers(low, high) for low, high in ((1, 5), (1, 40), (1, 40), (1, 11), (1, 11))))
 
@@ -329,7 +329,7 @@ class TestBuilding:
 
     def test_a_damaged_library_is_made_again(self) -> None:
         made = subprocess.run(
-            [sys.executable, "-c", "from mipset.native import library; print(library())"],
+            [sys.executable, "-c", "from mipset.nn.native import library; print(library())"],
             check=True,
             capture_output=True,
             text=True,

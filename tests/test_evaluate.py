@@ -4,18 +4,18 @@ import inspect
 import multiprocessing
 import statistics
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from mipset.artifact import Artifact
 from mipset.data import Dataset, Split
 from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
-from mipset.evaluate import PROTOCOLS, Architecture, Evaluation, Protocol, Score, decoded, protocol
-from mipset.networks import ConvNet, DenseNet, ResNet, ResNetAP
-from mipset.recipes import NETWORKS
+from mipset.evaluation.evaluate import Evaluation, Score, decoded
+from mipset.file.artifact import Artifact
+from mipset.nn.networks import ConvNet, DenseNet, ResNet, ResNetAP
+from mipset.settings.architecture import NETWORKS, Architecture
+from mipset.settings.protocol import PROTOCOLS, Protocol, protocol
 
 SHORT = Protocol(epochs=3, batch=16)
 SMALL = Architecture("convnet", 8, 2)
@@ -110,12 +110,12 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
 
 
 def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> None:
-    assert Architecture.of(artifact) == Architecture("convnet", 128, 3)
+    assert Architecture.of(artifact.recipe) == Architecture("convnet", 128, 3)
     recipe = {"network": "convnet", "width": 9, "depth": 2}
-    assert str(Architecture.of(replace(artifact, recipe=recipe))) == "convnet-2, width 9"
+    assert str(Architecture.of(recipe)) == "convnet-2, width 9"
     for odd in ({"width": "wide"}, {"width": 0}, {"depth": None}, {"network": 3}):
         with pytest.raises(ArtifactError, match="no network that can be built"):
-            Architecture.of(replace(artifact, recipe={**recipe, **odd}))
+            Architecture.of({**recipe, **odd})
 
 
 @pytest.mark.parametrize(

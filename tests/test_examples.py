@@ -177,7 +177,7 @@ def test_clients_take_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     from common import Setting
     from federated import federated
 
-    from mipset.training import TrainingRule
+    from mipset.nn.training import TrainingRule
 
     taken: list[int] = []
     step = TrainingRule.step

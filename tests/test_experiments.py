@@ -13,15 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from mipset import checkpoint, experiments, recipes, selection
-from mipset.artifact import read
+from mipset.condensing import assembly, checkpoint
+from mipset.condensing.assembly import first_pixels, run
+from mipset.condensing.packing import pack
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
-from mipset.evaluate import Evaluation, Protocol, Score
-from mipset.experiments import Advance, Experiment
-from mipset.methods import METHODS, methods
-from mipset.recipes import RECIPES, Recipe, first_pixels, pack, run
-from mipset.results import Result, read_results
+from mipset.evaluation import selection
+from mipset.evaluation.evaluate import Evaluation, Score
+from mipset.experiments import experiment as experiments
+from mipset.experiments.experiment import Advance, Experiment
+from mipset.experiments.methods import METHODS, methods
+from mipset.experiments.results import Result, read_results
+from mipset.file.artifact import read
+from mipset.settings.catalogue import RECIPES
+from mipset.settings.protocol import Protocol
+from mipset.settings.recipe import Recipe
 
 FAST = Protocol("fast", epochs=6, rate=0.2)
 CPU = torch.device("cpu")
@@ -78,7 +84,7 @@ def condensed(recipe: Recipe, data: Dataset, start: torch.Tensor | None = None) 
 def condensations(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
     """The recipes of all condensations that are run."""
     seen: list[Recipe] = []
-    assemble = recipes.assemble
+    assemble = assembly.assemble
 
     def assemble_and_tell(recipe: Recipe, *rest: Any) -> Any:
         seen.append(recipe)

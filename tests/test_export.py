@@ -28,10 +28,10 @@ import mipset
 from commands import GOLDEN, WITHOUT_TORCH, Here, done, run
 from mipset import Artifact, read
 from mipset.cli import files
-from mipset.decoding import decoded
 from mipset.errors import ArtifactError, MissingExtraError, SettingError
-from mipset.exports import FORMATS, export, header, npz, parquet, png, tensors, webdataset
-from mipset.exports.names import CLASSES, LONGEST, distinct, folder_names, identifier
+from mipset.exchange.exports import FORMATS, export, header, npz, parquet, png, tensors, webdataset
+from mipset.exchange.exports.names import CLASSES, LONGEST, distinct, folder_names, identifier
+from mipset.file.decoding import decoded
 
 FILES = [name for name in FORMATS if name != "png"]
 

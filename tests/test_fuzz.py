@@ -44,10 +44,11 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import web
-from mipset import Accuracy, Artifact, MipsetError, artifact, device, read
+from mipset import Accuracy, Artifact, MipsetError, device, read
 from mipset.device import places, remote
-from mipset.exports import FORMATS, export
-from mipset.imports import as_artifact, open_published
+from mipset.exchange.exports import FORMATS, export
+from mipset.exchange.published import as_artifact, open_published
+from mipset.file import artifact
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 T = TypeVar("T")

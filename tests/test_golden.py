@@ -10,10 +10,10 @@ import pytest
 import torch
 from numpy.lib.npyio import NpzFile
 
-from mipset.matching import L1, Distance, GradientMatching, Squared
-from mipset.networks import ConvNet
-from mipset.subsets import MostLearnableSubset, Ratchet, feature_distances
-from mipset.synthetic import MultiFormation
+from mipset.condensing.objectives import L1, Distance, GradientMatching, Squared
+from mipset.condensing.policies import MostLearnableSubset, Ratchet, feature_distances
+from mipset.condensing.synthetic import MultiFormation
+from mipset.nn.networks import ConvNet
 
 DATA = Path(__file__).parent / "data"
 MATCHING: list[tuple[str, Distance]] = [

@@ -10,14 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.artifact import Artifact
-from mipset.condense import condense, update_class
+from mipset.condensing.assembly import first_pixels, run
+from mipset.condensing.condense import condense, update_class
+from mipset.condensing.growing import grown, in_order_of, recipe_of
+from mipset.condensing.packing import pack
+from mipset.condensing.policies import EveryPrefix, Held, MostLearnableSubset
+from mipset.condensing.synthetic import to_uint8
 from mipset.data import Dataset, Split
 from mipset.errors import DataError, SettingError
-from mipset.growing import grown, in_order_of, recipe_of
-from mipset.recipes import POLICIES, Recipe, first_pixels, pack, run
-from mipset.subsets import EveryPrefix, Held, MostLearnableSubset
-from mipset.synthetic import to_uint8
+from mipset.file.artifact import Artifact
+from mipset.settings.recipe import POLICIES, Recipe
 
 CPU = torch.device("cpu")
 

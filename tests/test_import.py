@@ -22,12 +22,13 @@ from torch import Tensor
 
 import mipset
 from commands import Here, done, run
-from mipset import imports, read
+from mipset import read
 from mipset.cli import files
+from mipset.condensing.synthetic import formation, to_uint8
 from mipset.data import facts
 from mipset.errors import ArtifactError, MipsetError, SettingError
-from mipset.imports import Imported, as_artifact, open_published, prefixes_of_tiles
-from mipset.synthetic import formation, to_uint8
+from mipset.exchange import published as imports
+from mipset.exchange.published import Imported, as_artifact, open_published, prefixes_of_tiles
 
 DATA = Path(__file__).parent / "data"
 some = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

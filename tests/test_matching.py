@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared
 from mipset.errors import SettingError
-from mipset.matching import L1, Distance, GradientMatching, RowCosine, Squared
-from mipset.networks import ConvNet, Network, ResNetAP, fresh
+from mipset.nn.networks import ConvNet, Network, ResNetAP, fresh
 
 DISTANCES: list[Distance] = [Squared(), L1(), RowCosine()]
 

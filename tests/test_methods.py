@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mipset.condensing.assembly import first_pixels
+from mipset.condensing.policies import MostLearnableSubset
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.methods import GROUPS, METHODS, NEVER_AGAIN, Run, methods
-from mipset.recipes import RECIPES, NamedRecipe, Recipe, first_pixels, recipe
-from mipset.selection import SELECTIONS
-from mipset.subsets import MostLearnableSubset
+from mipset.evaluation.selection import SELECTIONS
+from mipset.experiments.methods import GROUPS, METHODS, NEVER_AGAIN, Run, methods
+from mipset.settings.catalogue import RECIPES, NamedRecipe, recipe
+from mipset.settings.recipe import Recipe
 
 SIZES = (1, 2, 3)
 

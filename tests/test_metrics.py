@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from mipset.condense import Parts, condense, update_class
-from mipset.costs import passes
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import Parts, condense, update_class
+from mipset.condensing.costs import passes
+from mipset.condensing.metrics import AccuracyDifference, Metric, Passes
+from mipset.condensing.policies import MostLearnableSubset, Policy
 from mipset.data import Dataset
-from mipset.metrics import AccuracyDifference, Metric, Passes
-from mipset.networks import ConvNet, Network
-from mipset.recipes import METRICS, Recipe, assemble
-from mipset.subsets import MostLearnableSubset, Policy
-from mipset.training import Schedule, accuracy
+from mipset.nn.networks import ConvNet, Network
+from mipset.nn.training import Schedule, accuracy
+from mipset.settings.recipe import METRICS, Recipe
 
 CPU = torch.device("cpu")
 

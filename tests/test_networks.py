@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mipset.augment import IDC, Operation
-from mipset.engines import Engine, Native
 from mipset.errors import SettingError
-from mipset.native import Kernels
-from mipset.networks import ConvNet, DenseNet, Network, ResNet, ResNetAP, fresh
-from mipset.recipes import NETWORKS, WITH_BATCH_NORM, network_builder
-from mipset.training import Images, Schedule, TrainingRule, accuracy, fit
+from mipset.nn.augment import IDC, Operation
+from mipset.nn.engines import Engine, Native
+from mipset.nn.native import Kernels
+from mipset.nn.networks import ConvNet, DenseNet, Network, ResNet, ResNetAP, fresh, network_builder
+from mipset.nn.training import Images, Schedule, TrainingRule, accuracy, fit
+from mipset.settings.architecture import NETWORKS, WITH_BATCH_NORM
 
 CPU = torch.device("cpu")
 NARROW = {"convnet": 4, "resnet": 4, "resnet-ap": 4, "densenet": 2}

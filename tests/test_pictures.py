@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mipset.artifact import Artifact
+from mipset.display.pictures import CELL, GAP, MOST_PIXELS, PAPER, contact_sheet, write_contact_sheet
 from mipset.errors import ArtifactError, MissingExtraError
-from mipset.pictures import CELL, GAP, MOST_PIXELS, PAPER, contact_sheet, write_contact_sheet
+from mipset.file.artifact import Artifact
 
 TOP = 16
 

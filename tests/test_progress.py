@@ -9,7 +9,8 @@ import shutil
 
 import pytest
 
-from mipset.progress import LOG_SECONDS, REDRAW_SECONDS, SILENT_SECONDS, Progress, duration
+from mipset.display.progress import LOG_SECONDS, REDRAW_SECONDS, SILENT_SECONDS, Progress
+from mipset.units import duration
 
 
 class Clock:

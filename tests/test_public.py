@@ -94,7 +94,7 @@ def test_recipes_and_data_need_no_torch() -> None:
     assert without_torch(code) == "3 10"
 
 
-@pytest.mark.parametrize("name", ["Evaluation", "pack", "protocol", "run"])
+@pytest.mark.parametrize("name", ["Evaluation", "pack", "run"])
 def test_what_needs_torch_says_what_to_type(name: str) -> None:
     """When it is asked for, or when it is called: in either way with the sentence."""
     code = f"""

@@ -11,7 +11,7 @@ import pytest
 
 import mipset
 import web
-from mipset import evaluate, recipes
+from mipset.settings import catalogue, protocol
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -24,9 +24,9 @@ def examples() -> list[str]:
 
 def test_condensing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     example, _ = examples()
-    small = recipes.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
-    monkeypatch.setitem(recipes.RECIPES, "demo", replace(recipes.RECIPES["demo"], recipe=small))
-    monkeypatch.setitem(evaluate.PROTOCOLS, "quick", replace(evaluate.PROTOCOLS["quick"], epochs=1, least_steps=1))
+    small = catalogue.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
+    monkeypatch.setitem(catalogue.RECIPES, "demo", replace(catalogue.RECIPES["demo"], recipe=small))
+    monkeypatch.setitem(protocol.PROTOCOLS, "quick", replace(protocol.PROTOCOLS["quick"], epochs=1, least_steps=1))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(example, "README.md", "exec"), names)

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from mipset.artifact import MOST_FACTOR
-from mipset.augment import Operation
+from mipset.condensing.assembly import assemble
+from mipset.condensing.objectives import L1, GradientMatching
+from mipset.condensing.packing import public_name
+from mipset.condensing.policies import EveryPrefix, MostLearnableSubset, PerClass, Predecessor, Ratchet
+from mipset.condensing.synthetic import MultiFormation
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.matching import L1, GradientMatching
-from mipset.recipes import PAPER_CIFAR10, RECIPES, Recipe, assemble, augmentation, network_builder, public_name, recipe
-from mipset.subsets import EveryPrefix, MostLearnableSubset, PerClass, Predecessor, Ratchet
-from mipset.synthetic import MultiFormation
+from mipset.file.artifact import MOST_FACTOR
+from mipset.nn.augment import Operation, augmentation
+from mipset.nn.networks import network_builder
+from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, recipe
+from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 

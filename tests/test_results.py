@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mipset.errors import ArtifactError
-from mipset.results import (
+from mipset.experiments.results import (
     Result,
     Row,
     accuracy_chart,

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mipset.artifact import Accuracy, Artifact
+from mipset.condensing.assembly import assemble, run
+from mipset.condensing.packing import pack
+from mipset.condensing.synthetic import join
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError
-from mipset.evaluate import Architecture, Evaluation, Protocol, decoded
-from mipset.recipes import Recipe, assemble, pack, run
-from mipset.selection import (
+from mipset.evaluation.evaluate import Evaluation, decoded
+from mipset.evaluation.selection import (
     SELECTIONS,
     easiest_first,
     herding,
@@ -30,7 +31,10 @@ from mipset.selection import (
     select,
     sum_over_best,
 )
-from mipset.synthetic import join
+from mipset.file.artifact import Accuracy, Artifact
+from mipset.settings.architecture import Architecture
+from mipset.settings.protocol import Protocol
+from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 SHORT = Protocol(epochs=4, batch=16)
@@ -333,7 +337,7 @@ class TestReorder:
 
     def test_the_network_is_the_one_it_was_condensed_with(self, mislabelled: Artifact) -> None:
         deep = replace(mislabelled, recipe={**mislabelled.recipe, "depth": 9})
-        assert Architecture.of(deep).depth == 9
+        assert Architecture.of(deep.recipe).depth == 9
         with pytest.raises(SettingError, match="choose a smaller --depth"):
             reorder(deep, SHORT, 0, CPU)
 

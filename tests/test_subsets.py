@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.errors import SettingError
-from mipset.subsets import (
+from mipset.condensing.policies import (
     EveryPrefix,
     FreezeRule,
     FullSetOnly,
@@ -21,6 +20,7 @@ from mipset.subsets import (
     most_learnable,
     reduction_rate,
 )
+from mipset.errors import SettingError
 
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 

@@ -5,8 +5,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mipset.condensing.synthetic import (
+    MultiFormation,
+    Plain,
+    Synthetic,
+    cut,
+    formation,
+    from_noise,
+    from_real,
+    join,
+    to_uint8,
+)
 from mipset.errors import SettingError
-from mipset.synthetic import MultiFormation, Plain, Synthetic, cut, formation, from_noise, from_real, join, to_uint8
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mipset.artifact import Accuracy, Artifact
-from mipset.tables import accuracy_table, byte_count, description, flop_count, in_columns
+from mipset.display.tables import accuracy_table, description, in_columns
+from mipset.file.artifact import Accuracy, Artifact
+from mipset.units import byte_count, flop_count
 
 
 def point(size: int, mean: float, networks: int = 3, protocol: str = "quick, 100 epochs") -> Accuracy:

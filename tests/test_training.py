@@ -5,13 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.augment import IDC, Operation
+from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.samplers import ShuffledEpochs
 from mipset.data import Dataset
-from mipset.learners import TrainedOnReal
-from mipset.networks import ConvNet, Network, fresh
-from mipset.randomness import Purpose, generator, key, shuffled_batch
-from mipset.sampling import ShuffledEpochs
-from mipset.training import Images, Schedule, TrainingRule, accuracy
+from mipset.nn.augment import IDC, Operation
+from mipset.nn.networks import ConvNet, Network, fresh
+from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
+from mipset.nn.training import Images, Schedule, TrainingRule, accuracy
 
 CPU = torch.device("cpu")
 

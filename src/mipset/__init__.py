@@ -24,33 +24,37 @@ from mipset.errors import (
     MissingExtraError,
     RemoteError,
     SettingError,
+    missing,
 )
-from mipset.extras import missing
 
 if TYPE_CHECKING:
-    from mipset.artifact import Accuracy, Artifact, read
+    from mipset.condensing.assembly import run
+    from mipset.condensing.packing import pack
     from mipset.data import Dataset, load
-    from mipset.evaluate import Evaluation, Score, protocol
-    from mipset.recipes import Recipe, pack, recipe, run
+    from mipset.evaluation.evaluate import Evaluation, Score
+    from mipset.file.artifact import Accuracy, Artifact, read
+    from mipset.settings.catalogue import recipe
+    from mipset.settings.protocol import protocol
+    from mipset.settings.recipe import Recipe
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Accuracy": "artifact",
-    "Artifact": "artifact",
+    "Accuracy": "file.artifact",
+    "Artifact": "file.artifact",
     "Dataset": "data",
-    "Evaluation": "evaluate",
-    "Recipe": "recipes",
-    "Score": "evaluate",
+    "Evaluation": "evaluation.evaluate",
+    "Recipe": "settings.recipe",
+    "Score": "evaluation.evaluate",
     "load": "data",
-    "pack": "recipes",
-    "protocol": "evaluate",
-    "read": "artifact",
-    "recipe": "recipes",
-    "run": "recipes",
+    "pack": "condensing.packing",
+    "protocol": "settings.protocol",
+    "read": "file.artifact",
+    "recipe": "settings.catalogue",
+    "run": "condensing.assembly",
 }
 
-_NEEDS_TORCH = {"Evaluation", "Score", "pack", "protocol", "run"}
+_NEEDS_TORCH = {"Evaluation", "Score", "pack", "run"}
 
 __all__ = [
     "Accuracy",

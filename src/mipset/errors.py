@@ -77,3 +77,8 @@ def brief(value: object, text: Callable[[object], str] = repr) -> str:
     """What somebody else's file says, in a message: printable, and no longer than one wants to read."""
     written = text(value)
     return printable(written if len(written) <= 200 else f"{written[:200]}...")
+
+
+def missing(package: str, purpose: str, extra: str = "condense") -> MissingExtraError:
+    """The error for a `package` that could not be imported while it was needed for `purpose`."""
+    return MissingExtraError(f'{purpose} needs {package}, which is not installed: run pip install "mipset[{extra}]".')

@@ -16,9 +16,8 @@ from pathlib import Path
 from mipset import __version__
 from mipset.cli import comparing, condensing, datasets, devices, evaluating, files
 from mipset.cli.shared import Parser, say
-from mipset.distributed import ALONE, Team, joined
-from mipset.errors import MipsetError, TeamError
-from mipset.extras import missing
+from mipset.errors import MipsetError, TeamError, missing
+from mipset.nn.distributed import ALONE, Team, joined
 
 EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
 

@@ -23,11 +23,12 @@ from mipset.cli.shared import (
     numbers,
     recipe_for,
 )
+from mipset.display.progress import Progress
 from mipset.errors import SettingError
-from mipset.progress import Progress, duration
+from mipset.units import duration
 
 if TYPE_CHECKING:
-    from mipset.experiments import Advance, Experiment
+    from mipset.experiments.experiment import Advance, Experiment
 
 
 MOST_OUTER = 1_000_000
@@ -96,8 +97,8 @@ def compare(chosen: argparse.Namespace) -> None:
                 f"interrupted; {done} of {count(len(cells), 'cell')} finished: the same command goes on from there."
             ) from interrupt
     experiment.write_tables()
-    from mipset.results import accuracy_rows, by_architecture, cost_rows, once, overtaking, rows
-    from mipset.tables import in_columns
+    from mipset.display.tables import in_columns
+    from mipset.experiments.results import accuracy_rows, by_architecture, cost_rows, once, overtaking, rows
 
     results = experiment.results()
     for network, these in by_architecture(results).items():
@@ -113,9 +114,9 @@ def compare(chosen: argparse.Namespace) -> None:
 
 
 def _experiment(chosen: argparse.Namespace) -> Experiment:
-    from mipset.experiments import Experiment
-    from mipset.methods import methods
-    from mipset.recipes import RECIPES
+    from mipset.experiments.experiment import Experiment
+    from mipset.experiments.methods import methods
+    from mipset.settings.catalogue import RECIPES
 
     name, dataset = chosen.recipe, chosen.data
     if name not in RECIPES:
@@ -154,7 +155,8 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
 
 def _tell_grid(experiment: Experiment) -> None:
     """What `compare` would do, once it is known that it could."""
-    from mipset.tables import byte_count, in_columns
+    from mipset.display.tables import in_columns
+    from mipset.units import byte_count
 
     cells = experiment.cells
     seconds = experiment.seconds(cells)
@@ -184,7 +186,7 @@ def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
 
     A method can have settings of its own behind colons: mdc:pixel-lr=0.03:freeze=never.
     """
-    from mipset.methods import GROUPS, METHODS
+    from mipset.experiments.methods import GROUPS, METHODS
 
     for name, method in METHODS.items():
         print(f"{name}\n    {method.text}")

@@ -27,20 +27,21 @@ from mipset.cli.shared import (
     size_of,
     titled,
 )
-from mipset.distributed import Team
+from mipset.display.progress import Progress
 from mipset.errors import SettingError, TeamError
-from mipset.progress import Progress, duration
+from mipset.nn.distributed import Team
+from mipset.units import duration
 
 if TYPE_CHECKING:
     import torch
 
-    from mipset.artifact import Artifact
-    from mipset.checkpoint import Kept
-    from mipset.condense import Step
-    from mipset.costs import Cost
+    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.condense import Step
+    from mipset.condensing.costs import Cost
     from mipset.data import Dataset
-    from mipset.engines import Engine
-    from mipset.recipes import Recipe
+    from mipset.file.artifact import Artifact
+    from mipset.nn.engines import Engine
+    from mipset.settings.recipe import Recipe
 
 
 RESUME = "go on from {}.checkpoint, which an interrupted run left"
@@ -94,8 +95,10 @@ def condense(chosen: argparse.Namespace) -> None:
     device = chosen_device(chosen)
     loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
     real = load(chosen.dataset, **loaded_with)
-    from mipset.checkpoint import Kept
-    from mipset.recipes import assemble, flag_of, pack
+    from mipset.condensing.assembly import assemble
+    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.packing import pack
+    from mipset.settings.recipe import flag_of
 
     first, origin = _first_pixels(chosen.start, recipe, real)
     engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
@@ -152,7 +155,7 @@ def _carry_out(
 
 def _recipe(chosen: argparse.Namespace) -> Recipe:
     """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
-    from mipset.recipes import recipe
+    from mipset.settings.catalogue import recipe
 
     return recipe(chosen.recipe or recipe_for(chosen.dataset), **given_settings(chosen))
 
@@ -163,7 +166,7 @@ def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any
         return None, {}
     import torch
 
-    from mipset.artifact import read
+    from mipset.file.artifact import read
 
     given = read(path)
     if given.factor != recipe.factor:
@@ -179,7 +182,7 @@ def _digest(artifact: Artifact) -> str:
 
 
 def _cost(recipe: Recipe, real: Dataset) -> Cost:
-    from mipset.costs import cost
+    from mipset.condensing.costs import cost
 
     return cost(recipe, real.shape, real.classes, len(real.train), len(real.test))
 
@@ -195,9 +198,11 @@ def _tell_cost(
     """What `condense` would do, once it is known that it could."""
     import torch
 
-    from mipset.costs import timed
-    from mipset.recipes import check_fit, given_pixels, packed_bytes
-    from mipset.tables import byte_count, flop_count
+    from mipset.condensing.assembly import given_pixels
+    from mipset.condensing.checks import check_fit
+    from mipset.condensing.costs import timed
+    from mipset.condensing.packing import packed_bytes
+    from mipset.units import byte_count, flop_count
 
     check_fit(recipe, real)
     if first is not None:
@@ -228,13 +233,13 @@ def grow(chosen: argparse.Namespace) -> None:
     added: these lie within every rank, so that it reads the file anew.
     """
     refuse_torchrun("grow")
-    from mipset.artifact import read
+    from mipset.file.artifact import read
 
     refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)
-    from mipset.checkpoint import Kept
-    from mipset.growing import grown, in_order_of, pack_grown, recipe_of
+    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
 
     loaded = dataset_of(chosen, chosen.file, artifact)
     real = in_order_of(artifact, loaded)
@@ -249,7 +254,8 @@ def grow(chosen: argparse.Namespace) -> None:
 
 def recipes(chosen: argparse.Namespace) -> None:
     """List the named recipes with their dataset and what they promise, or every setting of one."""
-    from mipset.recipes import RECIPES, flag_of, recipe
+    from mipset.settings.catalogue import RECIPES, recipe
+    from mipset.settings.recipe import flag_of
 
     if chosen.name is None:
         for name, named in RECIPES.items():

@@ -8,19 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mipset.cli.shared import (
-    Parser,
-    Stages,
-    Verbs,
-    add_verb,
-    at_least,
-    count,
-    refuse_to_overwrite,
-    size_of,
-    titled,
-)
+from mipset.cli.shared import Parser, Stages, Verbs, add_verb, at_least, count, refuse_to_overwrite, size_of, titled
 from mipset.errors import SettingError, printable
-from mipset.progress import duration
+from mipset.units import duration
 
 LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
 
@@ -64,7 +54,7 @@ def plan(chosen: argparse.Namespace) -> None:
     Of the file, only the header is read.
     """
     from mipset import device
-    from mipset.tables import byte_count
+    from mipset.units import byte_count
 
     source = device.open(chosen.file)
     found = device.plan(source, **_limits(chosen))

@@ -23,15 +23,16 @@ from mipset.cli.shared import (
     refuse_to_overwrite,
     size_of,
 )
+from mipset.display.progress import Progress
 from mipset.errors import SettingError, choices
-from mipset.progress import Progress, duration
+from mipset.units import duration
 
 if TYPE_CHECKING:
     import torch
 
-    from mipset.artifact import Accuracy, Artifact
     from mipset.data import Dataset
-    from mipset.evaluate import Evaluation
+    from mipset.evaluation.evaluate import Evaluation
+    from mipset.file.artifact import Accuracy, Artifact
 
 
 def add(verbs: Verbs) -> None:
@@ -58,7 +59,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _add_network_flags(verb: Parser) -> None:
-    from mipset.recipes import NETWORKS
+    from mipset.settings.architecture import NETWORKS
 
     own = "default: as condensed with; of another network, its own"
     verb.add_argument("--network", metavar="NAME", help=f"{choices(NETWORKS)} (default: the one it was condensed with)")
@@ -72,7 +73,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
     Several files make one table.
     """
     refuse_torchrun("evaluate")
-    from mipset.artifact import read
+    from mipset.file.artifact import read
 
     at_least(1, networks=chosen.networks, epochs=chosen.epochs, width=chosen.width, depth=chosen.depth)
     at_least(1, workers=chosen.workers)
@@ -93,7 +94,7 @@ def evaluate(chosen: argparse.Namespace) -> None:
         engine = engines.for_work(partial(_evaluation_flops, evaluation))
         tasks.append((replace(evaluation, engine=engine), its_sizes))
     curves = _evaluate_all(chosen, device, tasks, names)
-    from mipset.tables import accuracy_table
+    from mipset.display.tables import accuracy_table
 
     ways = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
     print(
@@ -104,9 +105,10 @@ def evaluate(chosen: argparse.Namespace) -> None:
 
 
 def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Artifact, real: Dataset) -> Evaluation:
-    from mipset.evaluate import Architecture, Evaluation
+    from mipset.evaluation.evaluate import Evaluation
+    from mipset.settings.architecture import Architecture
 
-    architecture = Architecture.of(artifact)
+    architecture = Architecture.of(artifact.recipe)
     if chosen.network not in (None, architecture.name):
         architecture = Architecture.named(chosen.network)
     given = {"width": chosen.width, "depth": chosen.depth}
@@ -116,7 +118,7 @@ def _evaluation(chosen: argparse.Namespace, device: torch.device, artifact: Arti
 
 def _fleet(artifact: Artifact) -> dict[int, float]:
     """The share of devices for each size that a file was condensed for, if it was."""
-    from mipset.recipes import Recipe
+    from mipset.settings.recipe import Recipe
 
     weights = artifact.recipe.get("prefix_weights", "one")
     try:
@@ -137,7 +139,7 @@ def _evaluate_all(
     names: dict[Path, str],
 ) -> dict[str, list[Accuracy]]:
     """The curve of each file; what is complete is saved at once, if that was asked for."""
-    from mipset.evaluate import Score, scores
+    from mipset.evaluation.evaluate import Score, scores
 
     found: list[list[Score]] = [[] for _ in tasks]
     curves: dict[str, list[Accuracy]] = {}
@@ -172,7 +174,7 @@ def reorder(chosen: argparse.Namespace) -> None:
     Nothing is lost but the accuracies, which belong to the old order. The network is the one that the set was condensed
     with; it learns for the first epochs of the protocol only.
     """
-    from mipset.artifact import read
+    from mipset.file.artifact import read
 
     at_least(1, epochs=chosen.epochs, first=chosen.first, best=chosen.best)
     at_least(0, seed=chosen.seed)
@@ -180,14 +182,15 @@ def reorder(chosen: argparse.Namespace) -> None:
     artifact = read(chosen.file)
     device = chosen_device(chosen)
     start = time.monotonic()
-    from mipset.evaluate import Architecture, learning_flops
-    from mipset.selection import reorder
+    from mipset.evaluation.evaluate import learning_flops
+    from mipset.evaluation.selection import reorder
+    from mipset.settings.architecture import Architecture
 
     rule = chosen_protocol(chosen)
     ranks, classes = artifact.images.shape[:2]
     images = ranks * classes * artifact.factor**2
     seen = images * min(chosen.first, rule.epochs_for(images))
-    per_image = learning_flops(Architecture.of(artifact), artifact.images.shape[2:], len(artifact.class_names))
+    per_image = learning_flops(Architecture.of(artifact.recipe), artifact.images.shape[2:], len(artifact.class_names))
     engine = Engines(chosen, device).for_work(lambda: float(seen * per_image))
     with Progress(f"reordering {chosen.file.stem}", 1.0) as bar:
         better = reorder(

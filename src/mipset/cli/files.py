@@ -17,8 +17,8 @@ from mipset.cli.shared import (
     refuse_to_overwrite,
     size_of,
 )
+from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
-from mipset.progress import Progress
 
 IMPORTS = ("mdc", "dc")  # of imports, which needs torch; a test keeps the two alike
 ORDERS = ("tiles", "images")
@@ -81,8 +81,8 @@ def add(verbs: Verbs) -> None:
 
 def show(chosen: argparse.Namespace) -> None:
     """Print what FILE holds, where it comes from and how good each size is."""
-    from mipset.artifact import read
-    from mipset.tables import description
+    from mipset.display.tables import description
+    from mipset.file.artifact import read
 
     _refuse_pictures(chosen, "png", "svg")
     artifact = read(chosen.file)
@@ -91,13 +91,13 @@ def show(chosen: argparse.Namespace) -> None:
     if chosen.png is None and chosen.svg is None:
         print(description(artifact))
     if chosen.png is not None:
-        from mipset.pictures import write_contact_sheet
+        from mipset.display.pictures import write_contact_sheet
 
         write_contact_sheet(artifact, chosen.png)
         print(f"{chosen.png}: one row per class, one column per rank")
     if chosen.svg is not None:
-        from mipset.files import write_whole
-        from mipset.results import curve_chart
+        from mipset.experiments.results import curve_chart
+        from mipset.io.files import write_whole
 
         curve = curve_chart(f"{chosen.file.stem}: accuracy against images per class", artifact.accuracy).encode()
         write_whole(chosen.svg, lambda stream: stream.write(curve))
@@ -116,15 +116,15 @@ def audit(chosen: argparse.Namespace) -> None:
 
     Real images are compared with each other too, so that it can be told what is near.
     """
-    from mipset.artifact import read
+    from mipset.file.artifact import read
 
     at_least(1, top=chosen.top)
     at_least(0, seed=chosen.seed)
     _refuse_pictures(chosen, "png")
     artifact = read(chosen.file)
     real = dataset_of(chosen, chosen.file, artifact, "name {} behind the file")
-    from mipset.audit import audit, pairs
-    from mipset.tables import in_columns
+    from mipset.display.tables import in_columns
+    from mipset.evaluation.audit import audit, pairs
 
     with Progress(f"comparing with {real.name}", 1.0) as bar:
         found = audit(artifact, real, chosen.seed, lambda share: bar.advance(share - bar.done))
@@ -149,7 +149,7 @@ def audit(chosen: argparse.Namespace) -> None:
         f"images are to each other ({found.usual:.1f})"
     )
     if chosen.png is not None:
-        from mipset.pictures import side_by_side, write_picture
+        from mipset.display.pictures import side_by_side, write_picture
 
         captions = [f"{line[0]} {line[1]}.{line[2]}: {line[3]}" for line in lines[1:]]
         write_picture(side_by_side(pairs(artifact, real, listed), captions), chosen.png)
@@ -172,9 +172,9 @@ def export(chosen: argparse.Namespace) -> None:
     datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of them the images
     come rank by rank, so that the first n of each class are the subset of size n.
     """
-    from mipset.artifact import read
-    from mipset.decoding import decoded
-    from mipset.exports import export
+    from mipset.exchange.exports import export
+    from mipset.file.artifact import read
+    from mipset.file.decoding import decoded
 
     refuse_to_destroy(chosen.out, chosen.file)
     artifact = read(chosen.file)
@@ -196,7 +196,7 @@ def import_(chosen: argparse.Namespace) -> None:
     """
     refuse_to_overwrite(chosen)
     from mipset.data import facts
-    from mipset.imports import as_artifact, open_published
+    from mipset.exchange.published import as_artifact, open_published
 
     published = open_published(chosen.file, chosen.labels, chosen.experiment)
     for labels in published.files[1:]:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mipset.cli.shared import Parser, say
-from mipset.distributed import Team
 from mipset.errors import NoCompilerError, SettingError
+from mipset.nn.distributed import Team
 
 if TYPE_CHECKING:
     import torch
 
-    from mipset.engines import Engine
+    from mipset.nn.engines import Engine
 
 
 COMPILE = ("auto", "on", "off")
@@ -48,7 +48,7 @@ def chosen_device(chosen: argparse.Namespace) -> torch.device:
     """The device asked for, or the best there is, once it has answered; its threads are set on the way."""
     import torch
 
-    from mipset.memory import keep_freed_memory
+    from mipset.nn.memory import keep_freed_memory
 
     keep_freed_memory()
     team: Team = chosen.team
@@ -91,7 +91,7 @@ class Engines:
 
     def for_work(self, flops: Callable[[], float]) -> Engine:
         """Compiled kernels, if they were asked for or so many FLOPs make them worth their compilation."""
-        from mipset.engines import Engine
+        from mipset.nn.engines import Engine
 
         wanted = self._compile == "on" or (self._compile == "auto" and self._on_cpu and flops() >= COMPILE_FROM)
         if not wanted:
@@ -101,7 +101,7 @@ class Engines:
         return self._compiled
 
     def _native(self) -> Engine:
-        from mipset.engines import Engine, native
+        from mipset.nn.engines import Engine, native
 
         try:
             return native()

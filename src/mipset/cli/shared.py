@@ -9,13 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, MipsetError, SettingError, printable
-from mipset.progress import Progress
 
 if TYPE_CHECKING:
-    from mipset.artifact import Artifact
     from mipset.data import Dataset
-    from mipset.evaluate import Protocol
+    from mipset.file.artifact import Artifact
+    from mipset.settings.protocol import Protocol
 
 
 PROTOCOLS = ("quick", "paper")  # of evaluate.py, which needs torch; a test keeps the two alike
@@ -41,7 +41,7 @@ def add_verb(verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None],
 
 def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     """A flag for every setting of a recipe, of which `given_settings` tells those that were typed."""
-    from mipset.recipes import Recipe, flag_of
+    from mipset.settings.recipe import Recipe, flag_of
 
     group = verb.add_argument_group("settings", "each in place of what the recipe says")
     for f in fields(Recipe):
@@ -74,7 +74,7 @@ def add_protocol_flags(verb: Parser, default: str = "quick", seed: str = "--seed
 
 def recipe_for(dataset: str) -> str:
     """The name of the first recipe that was made for a dataset, or of the one for all others."""
-    from mipset.recipes import RECIPES
+    from mipset.settings.catalogue import RECIPES
 
     fitting = [name for name, named in RECIPES.items() if named.dataset == dataset]
     return fitting[0] if fitting else DEFAULT_RECIPE
@@ -82,7 +82,7 @@ def recipe_for(dataset: str) -> str:
 
 def given_settings(chosen: argparse.Namespace, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The settings of a recipe that have a flag on the command line."""
-    from mipset.recipes import Recipe
+    from mipset.settings.recipe import Recipe
 
     names = [f.name for f in fields(Recipe) if f.name not in without]
     return {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
@@ -90,14 +90,14 @@ def given_settings(chosen: argparse.Namespace, without: tuple[str, ...] = ()) ->
 
 def chosen_protocol(chosen: argparse.Namespace) -> Protocol:
     """The protocol asked for, with as many epochs as asked for."""
-    from mipset.evaluate import protocol
+    from mipset.settings.protocol import protocol
 
     return protocol(chosen.protocol, **({} if chosen.epochs is None else {"epochs": chosen.epochs}))
 
 
 def at_least(least: int, **values: int | None) -> None:
     """Refuse numbers that are too small, by the names of their flags; None is one that was not given."""
-    from mipset.recipes import flag_of
+    from mipset.settings.recipe import flag_of
 
     for name, value in values.items():
         if value is not None and value < least:
@@ -132,8 +132,8 @@ def refuse_to_overwrite(chosen: argparse.Namespace, name: str = "out") -> None:
 
     The FILE of a verb that reads one is not written over, not even with it.
     """
-    from mipset.files import refuse_to_overwrite
-    from mipset.recipes import flag_of
+    from mipset.io.files import refuse_to_overwrite
+    from mipset.settings.recipe import flag_of
 
     out, flag = getattr(chosen, name), flag_of(name)
     if "file" in chosen:
@@ -209,7 +209,7 @@ def count(number: int, what: str) -> str:
 
 def size_of(path: Path) -> str:
     """`30.7 kB`: how large a file is, or all files of a folder."""
-    from mipset.tables import byte_count
+    from mipset.units import byte_count
 
     return byte_count(sum(file.stat().st_size for file in (path.rglob("*.*") if path.is_dir() else [path])))
 

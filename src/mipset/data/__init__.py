@@ -3,6 +3,6 @@
 from mipset.data.dataset import Dataset, Split
 from mipset.data.fetch import fetch
 from mipset.data.registry import Entry, available, facts, load
-from mipset.files import home
+from mipset.io.files import home
 
 __all__ = ["Dataset", "Entry", "Split", "available", "facts", "fetch", "home", "load"]

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from mipset.data.dataset import Images, Split
 from mipset.data.known import Known
-from mipset.errors import DataError
-from mipset.extras import missing
+from mipset.errors import DataError, missing
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"

@@ -8,7 +8,7 @@ from mipset.data import store
 from mipset.data.dataset import Dataset
 from mipset.data.known import FASHION_MINI
 
-PATH = Path(__file__).parent / "embedded" / "fashion-mini.npz"
+PATH = Path(__file__).parent / "assets" / "fashion-mini.npz"
 
 
 def read() -> Dataset:

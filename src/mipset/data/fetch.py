@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset import files
 from mipset.data import store
 from mipset.data.embedded import PATH as EMBEDDED
 from mipset.data.known import FASHION_MINI
 from mipset.data.shelf import SHELVES, Shelf
 from mipset.data.store import Report
 from mipset.errors import DataError, choices
+from mipset.io import files
 
 if TYPE_CHECKING:
     from mipset.data.sources import Source
@@ -34,7 +34,7 @@ def fetch(name: str, *, progress: Report | None = None, home: Path | None = None
         raise DataError(f"{name!r} cannot be fetched: choose {choices((*SHELVES, FASHION_MINI.name))}.")
     root = files.home() if home is None else home
     shelf = SHELVES[name]
-    from mipset.data.sources import SOURCES  # here, because importing the network takes longer than all else
+    from mipset.data.sources import SOURCES
 
     return shelf.find(root) or fetch_from(shelf, SOURCES[name], root, progress or store.silent)
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from mipset.data.dataset import Dataset, Images, Labels, Split, by, statistics, stratified, validate
 from mipset.data.store import Report
-from mipset.errors import DataError, SettingError, choices
-from mipset.extras import missing
+from mipset.errors import DataError, SettingError, choices, missing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -6,13 +6,13 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from mipset import files
 from mipset.data import embedded, folder, npz, store
 from mipset.data.dataset import Dataset
 from mipset.data.known import FASHION_MINI, Known
 from mipset.data.shelf import SHELVES
 from mipset.data.store import Report
 from mipset.errors import DataError, SettingError, choices
+from mipset.io import files
 
 OWN = {
     "folder": ("your own pictures, in one sub-folder per class", "give the folder: folder:PATH"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mipset.errors import ArtifactError
-from mipset.files import write_whole
+from mipset.io.files import write_whole
 
 
 class Cache:

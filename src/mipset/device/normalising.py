@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mipset.artifact import Description, Pixels
-from mipset.decoding import Decoder, Values
 from mipset.errors import ArtifactError, brief
+from mipset.file.artifact import Description, Pixels
+from mipset.file.decoding import Decoder, Values
 
 Images = Values
 Labels = npt.NDArray[np.int64]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from mipset.artifact import opened
 from mipset.errors import ArtifactError, ChangedError
+from mipset.file.artifact import opened
 
 BLOCK = 1 << 16
 

@@ -11,12 +11,12 @@ from math import prod
 
 import numpy as np
 
-from mipset.artifact import Accuracy, Description
 from mipset.device.arguments import counted, number
 from mipset.device.normalising import Images, Labels
 from mipset.device.source import Source
 from mipset.errors import BudgetError, SettingError
-from mipset.tables import byte_count, spread
+from mipset.file.artifact import Accuracy, Description
+from mipset.units import byte_count, spread
 
 BATCH = 64  # that of the protocols, which their names do not tell
 

@@ -11,13 +11,13 @@ from threading import RLock
 
 import numpy as np
 
-from mipset.artifact import Description, Pixels, check_length, read_header
 from mipset.device.arguments import MOST_SECONDS, are_several, counted, number, whole, wholes
 from mipset.device.cache import Cache
 from mipset.device.normalising import scale
 from mipset.device.places import LocalFile, Place
 from mipset.device.subset import Subset, labelled
 from mipset.errors import ArtifactError, RemoteError, SettingError
+from mipset.file.artifact import Description, Pixels, check_length, read_header
 
 Progress = Callable[[int, int], None]
 """Called as progress(done, total), in bytes, while a header or ranks are read."""
@@ -47,7 +47,7 @@ def _place(where: str | Path, timeout: float) -> Place:
         return LocalFile(Path(where))
     if scheme[1].lower() not in ("http", "https"):
         raise SettingError(f"{where} cannot be opened: give a path, or an address that begins with http or https.")
-    from mipset.device.remote import Remote  # here, because importing the network takes longer than all else
+    from mipset.device.remote import Remote
 
     return Remote(str(where), timeout)
 

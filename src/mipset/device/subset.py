@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mipset import artifact
-from mipset.artifact import Artifact, Pixels
 from mipset.device.arguments import MOST, counted, wholes
 from mipset.device.normalising import Images, Labels, Normaliser
-from mipset.errors import SettingError
-from mipset.extras import missing
-from mipset.tables import byte_count
+from mipset.errors import SettingError, missing
+from mipset.file import artifact
+from mipset.file.artifact import Artifact, Pixels
+from mipset.units import byte_count
 
 if TYPE_CHECKING:
     from torch.utils.data import TensorDataset

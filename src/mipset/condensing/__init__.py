@@ -1,0 +1,1 @@
+"""Condensing a dataset: Algorithm 1 and its parts."""

@@ -1,0 +1,32 @@
+"""Samplers: which real images of a class are looked at."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+from mipset.nn.networks import Network
+from mipset.nn.randomness import Purpose, shuffled_batch
+from mipset.nn.training import Images
+
+
+class Sampler(ABC):
+    """Real images B_c of class c for one inner iteration."""
+
+    @abstractmethod
+    def sample(self, c: int, theta: Network, number: int) -> Tensor:
+        """Normalised images of class `c` for inner iteration `number`, counted over the whole run, at weights θ."""
+
+
+class ShuffledEpochs(Sampler):
+    """All images of a class in shuffled order, batch by batch, then all over again (IDC)."""
+
+    def __init__(self, images: Images, classes: int, batch: int, seed: int) -> None:
+        self.images, self.batch, self.seed = images, batch, seed
+        self.members = [(images.labels == c).nonzero().squeeze(1) for c in range(classes)]
+
+    def sample(self, c: int, theta: Network, number: int) -> Tensor:
+        members = self.members[c]
+        order = shuffled_batch(len(members), self.batch, number, self.seed, Purpose.REAL_BATCH, c)
+        return self.images.batch(members[order.to(members.device)])[0]

@@ -1,0 +1,246 @@
+"""The synthetic set S and how its stored pixels become training images.
+
+S is one float tensor `[N, C, ch, h, w]` in [0, 1], rank first, so that S_[n] is `pixels[:n]` (law 1). A formation
+decodes stored images one by one, so the decoded images of a prefix are a prefix of the decoded images (law 2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.errors import SettingError
+from mipset.nn.randomness import Purpose, generator
+from mipset.nn.training import Images, normalise
+
+
+class Formation(ABC):
+    """How one stored image becomes `factor`² training images."""
+
+    @property
+    @abstractmethod
+    def factor(self) -> int:
+        """Tiles along each side of a stored image."""
+
+    @property
+    def images(self) -> int:
+        """Training images in one stored image."""
+        return self.factor**2
+
+    @abstractmethod
+    def decode(self, stored: Tensor) -> Tensor:
+        """[n, ch, h, w] to [n * factor², ch, h, w], stored image by stored image."""
+
+    @abstractmethod
+    def encode(self, images: Tensor) -> Tensor:
+        """[n * factor², ch, h, w] to [n, ch, h, w]: shrink images so that decoding gives them back, coarser."""
+
+    @abstractmethod
+    def shown(self, images: Tensor, tile: int) -> Tensor:
+        """[n, ch, h, w] as decoding gives images back each of which was encoded as this tile, counted from 0."""
+
+    def place(self, tile: int, size: tuple[int, int]) -> tuple[slice, slice]:
+        """Where a tile lies in a stored image; those at its right and at its bottom can be smaller than the others."""
+        longest = tuple(-(-side // self.factor) for side in size)
+        rows, columns = (
+            slice(at * length, min(side, (at + 1) * length))
+            for at, length, side in zip(divmod(tile, self.factor), longest, size, strict=True)
+        )
+        return rows, columns
+
+
+@dataclass(frozen=True)
+class Plain(Formation):
+    """One stored image is one training image."""
+
+    @property
+    def factor(self) -> int:
+        return 1
+
+    def decode(self, stored: Tensor) -> Tensor:
+        return stored
+
+    def encode(self, images: Tensor) -> Tensor:
+        return images
+
+    def shown(self, images: Tensor, tile: int) -> Tensor:
+        return images
+
+
+@dataclass(frozen=True)
+class MultiFormation(Formation):
+    """One stored image is a grid of `tiles` x `tiles` small ones, each enlarged to full size bilinearly.
+
+    Where the size is not divisible, the image is padded with 0.5 on the right and at the bottom before it is cut.
+    """
+
+    tiles: int
+
+    def __post_init__(self) -> None:
+        if self.tiles < 2:
+            raise SettingError(f"multi-formation needs a factor of 2 or more, not {self.tiles}: 1 is Plain().")
+
+    @property
+    def factor(self) -> int:
+        return self.tiles
+
+    def decode(self, stored: Tensor) -> Tensor:
+        height, width = stored.shape[2:]
+        f = self.tiles
+        return _enlarged(cut(_padded(stored, f * -(-height // f), f * -(-width // f)), f), (height, width))
+
+    def encode(self, images: Tensor) -> Tensor:
+        each = images.reshape(-1, self.images, *images.shape[1:])
+        stored = torch.empty_like(each[:, 0])
+        for tile in range(self.images):
+            rows, columns = self.place(tile, _size(images))
+            target = stored[:, :, rows, columns]
+            target.copy_(F.interpolate(each[:, tile], size=target.shape[2:], mode="nearest"))
+        return stored
+
+    def shown(self, images: Tensor, tile: int) -> Tensor:
+        height, width = size = _size(images)
+        rows, columns = self.place(tile, size)
+        small = F.interpolate(images, size=(rows.stop - rows.start, columns.stop - columns.start), mode="nearest")
+        return _enlarged(_padded(small, -(-height // self.tiles), -(-width // self.tiles)), size)
+
+
+def _size(images: Tensor) -> tuple[int, int]:
+    return images.shape[2], images.shape[3]
+
+
+def _padded(images: Tensor, height: int, width: int) -> Tensor:
+    return F.pad(images, (0, width - images.shape[3], 0, height - images.shape[2]), value=0.5)
+
+
+def _enlarged(tiles: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(tiles, size=size, mode="bilinear", align_corners=False)
+
+
+def cut(images: Tensor, factor: int) -> Tensor:
+    """[n, ch, h, w] to tiles [n * factor², ch, h / factor, w / factor], image by image and row by row."""
+    n, channels, height, width = images.shape
+    tile_h, tile_w = height // factor, width // factor
+    grid = images.reshape(n, channels, factor, tile_h, factor, tile_w).permute(0, 2, 4, 1, 3, 5)
+    return grid.reshape(n * factor**2, channels, tile_h, tile_w)
+
+
+def join(tiles: Tensor, factor: int) -> Tensor:
+    """The images that `cut` made these tiles of."""
+    _, channels, tile_h, tile_w = tiles.shape
+    grid = tiles.reshape(-1, factor, factor, channels, tile_h, tile_w).permute(0, 3, 1, 4, 2, 5)
+    return grid.reshape(-1, channels, factor * tile_h, factor * tile_w)
+
+
+def formation(factor: int) -> Formation:
+    """The formation with `factor` tiles along each side."""
+    return Plain() if factor == 1 else MultiFormation(factor)
+
+
+def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
+    """The "mix" initialisation: tiles of the first `ipc * factor²` real images of each class, [N, C, ch, h, w].
+
+    The decoded image j of a class is the real image j, so a smaller set is initialised like a prefix of a larger one.
+    """
+    ranks = [form.encode(images[: ipc * form.images].float() / 255) for images in class_images]
+    return torch.stack(ranks, dim=1)
+
+
+def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
+    """Pixels drawn uniformly from [0, 1], each stored image from a stream of its own, [N, C, ch, h, w]."""
+    ipc, classes = shape[:2]
+    return torch.stack(
+        [
+            torch.stack(
+                [torch.rand(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c)) for c in range(classes)]
+            )
+            for n in range(ipc)
+        ]
+    )
+
+
+def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
+    """What stored images in [0, 1], [n, C, ch, h, w], are trained on as: decoded, class by class within a rank."""
+    classes = torch.arange(stored.shape[1], device=stored.device).repeat(stored.shape[0])
+    labels = classes.repeat_interleave(form.images)
+    return Images.of(form.decode(stored.flatten(0, 1)), labels, mean, std, stored.device)
+
+
+def to_uint8(pixels: Tensor) -> Tensor:
+    """What is shipped: [0, 1] rounded to the nearest of 256 grey levels."""
+    return (pixels.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+
+
+class Synthetic:
+    """S: the stored pixels [N, C, ch, h, w], how they decode, and how they move.
+
+    They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser
+    after every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps.
+    Coasting is a geometric sum: it is applied at once, so a class's path does not depend on when, or in which process,
+    the other classes take their steps. Frozen ranks do not move and keep no momentum (law 3).
+    """
+
+    def __init__(
+        self,
+        pixels: Tensor,
+        form: Formation,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        *,
+        rate: float,
+        momentum: float,
+    ) -> None:
+        self.pixels, self.formation, self.rate, self.momentum = pixels, form, rate, momentum
+        self.velocity = torch.zeros_like(pixels)
+        self._scale = (mean, std)
+        self._mean, self._std = (
+            torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1) for values in (mean, std)
+        )
+
+    @property
+    def N(self) -> int:  # noqa: N802  (the paper's letter)
+        """Stored images per class."""
+        return self.pixels.shape[0]
+
+    @property
+    def C(self) -> int:  # noqa: N802  (the paper's letter)
+        """Classes."""
+        return self.pixels.shape[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of an image."""
+        return self.pixels.shape[3], self.pixels.shape[4]
+
+    def of_class(self, c: int) -> Tensor:
+        """S_c [N, ch, h, w], ready to be differentiated."""
+        return self.pixels[:, c].clone().requires_grad_()
+
+    def subset(self, n: int) -> Images:
+        """S_[n] as a network is trained on it."""
+        return training_images(self.pixels[:n], self.formation, *self._scale)
+
+    def decode(self, stored: Tensor) -> Tensor:
+        """Stored images to normalised training images."""
+        return normalise(self.formation.decode(stored), self._mean, self._std)
+
+    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None = None) -> None:
+        """Move class `c` against `gradient` [N, ch, h, w], scaled rank by rank, ranks below `frozen` excepted."""
+        if scale is not None:
+            gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
+        others = self.C - 1
+        velocity = self.velocity[:, c]
+        velocity[:frozen] = 0
+        velocity[frozen:].mul_(self.momentum).add_(gradient[frozen:])
+        steps = sum(self.momentum**k for k in range(others + 1))
+        self.pixels[frozen:, c].sub_(velocity[frozen:], alpha=self.rate * steps)
+        velocity.mul_(self.momentum**others)
+
+    def clamp(self) -> None:
+        """Back into [0, 1]: what can be shipped. What is frozen was clamped before, so it stays as it is."""
+        self.pixels.clamp_(0, 1)

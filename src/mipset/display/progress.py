@@ -1,0 +1,87 @@
+"""A progress bar with the time left, on standard error: one line that is redrawn on a terminal, and a line now
+and then in a log. Nothing is drawn for work that ends within two seconds."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+from mipset.units import duration
+
+SILENT_SECONDS = 2.0  # shorter work needs no bar
+REDRAW_SECONDS = 0.1
+LOG_SECONDS = 15.0  # between two lines where there is no terminal
+
+
+class Progress:
+    """`with Progress("condensing", total=10) as bar: bar.advance(1, "loss 3.2")`.
+
+    The time left assumes that the rest goes as fast as what this process has done so far, so work that an earlier
+    process did (`done` at the start) does not count into the speed.
+    """
+
+    def __init__(self, title: str, total: float, done: float = 0.0, stream: TextIO | None = None) -> None:
+        self.title, self.total, self.done = title, total, done
+        self.note = ""
+        self._stream = stream if stream is not None else sys.stderr
+        self._terminal = self._stream.isatty()
+        self._first = done
+        self._start = self._drawn = time.monotonic()
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def advance(self, amount: float, note: str = "", earlier: bool = False) -> None:
+        """`amount` more of `total` is done, perhaps `earlier`, by another process."""
+        self.done += amount
+        if earlier:
+            self._first += amount
+        self.note = note or self.note
+        now = time.monotonic()
+        if now - self._start < SILENT_SECONDS:
+            return
+        if now - self._drawn >= (REDRAW_SECONDS if self._terminal else LOG_SECONDS):
+            self._draw(now)
+
+    def close(self) -> None:
+        """Draw the last state and leave the line."""
+        now = time.monotonic()
+        if now - self._start < SILENT_SECONDS and not self._shown:
+            return
+        self._draw(now)
+        if self._terminal:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def line(self, now: float) -> str:
+        """The state as text: share done, time spent, time left (where the total is known), note."""
+        spent = now - self._start
+        text = f"{self.title}  {duration(spent)} spent"
+        if self.total > 0:
+            share = min(1.0, self.done / self.total)
+            fresh = self.done - self._first
+            rest = max(0.0, self.total - self.done)
+            left = duration(spent * rest / fresh) if fresh > 0 else "?"
+            filled = round(20 * share)
+            bar = "█" * filled + "·" * (20 - filled)
+            text = f"{self.title} {bar} {share:4.0%}  {duration(spent)} spent, {left} left"
+        return f"{text}  {self.note}" if self.note else text
+
+    def _draw(self, now: float) -> None:
+        self._drawn, self._shown = now, True
+        text = self.line(now)
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write("\r" + text[:width].ljust(width))
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()

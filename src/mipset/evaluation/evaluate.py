@@ -1,0 +1,207 @@
+"""Evaluation: train a new network on each prefix of a written file, and test it after the last epoch.
+
+What is measured is what is shipped: only the uint8 images of the file are trained on (law 5). Test images are looked at
+once, when training is over, and choose nothing (law 7).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+
+from mipset.condensing.costs import training_flops
+from mipset.condensing.synthetic import formation, training_images
+from mipset.data import Dataset
+from mipset.errors import DivergedError, MipsetError, SettingError
+from mipset.file.artifact import Accuracy, Artifact
+from mipset.nn.engines import Engine
+from mipset.nn.memory import keep_freed_memory
+from mipset.nn.networks import fresh, network_builder
+from mipset.nn.randomness import Purpose, key
+from mipset.nn.training import Images, accuracy, fit, rule_of, schedule_of
+from mipset.settings.architecture import Architecture
+from mipset.settings.protocol import PROTOCOLS, Protocol
+
+
+@dataclass(frozen=True)
+class Score:
+    """The last-epoch accuracy, in percent, of one network trained on S_[size]."""
+
+    size: int
+    network: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good each size of a condensed set is: all that a score depends on, beside its size and its number.
+
+    Classes are told by their names: in `data` they may have another order than in the set.
+    """
+
+    artifact: Artifact
+    data: Dataset
+    protocol: Protocol = field(default_factory=lambda: PROTOCOLS["quick"])
+    architecture: Architecture | None = None  # what the set was condensed with
+    seed: int = 0
+    device: str = "cpu"
+    engine: Engine = field(default_factory=Engine)
+
+    def __post_init__(self) -> None:
+        self.data.check_source_of(self.artifact.images.shape[2:])
+        self.data.in_order(self.artifact.class_names)
+
+    @property
+    def network(self) -> Architecture:
+        """The architecture that is trained."""
+        return self.architecture or Architecture.of(self.artifact.recipe)
+
+    def scores(self, sizes: Sequence[int], networks: int = 3, workers: int = 1) -> Iterator[Score]:
+        """Train `networks` networks on each of the prefixes; yield each score as it is there, largest sizes first."""
+        for _, score in scores([(self, sizes)], networks, workers):
+            yield score
+
+    def flops(self, size: int) -> float:
+        """The work of one score."""
+        return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
+
+    def training_set(self, size: int) -> Images:
+        """What a network learns from: S_[size] as it is in the file."""
+        return decoded(self.artifact.prefix(size), torch.device(self.device))
+
+    def score(self, size: int, number: int) -> Score:
+        """Train network `number` on S_[size] and test it."""
+        device, p = torch.device(self.device), self.protocol
+        train = self.training_set(size)
+        a = self.network
+        build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth, self.engine)
+        theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
+        for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
+            pass
+        if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
+            raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
+        asked = self.data.in_order(self.artifact.class_names).test
+        pixels, labels = torch.from_numpy(asked.images), torch.from_numpy(asked.labels)
+        test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
+        return Score(size, number, accuracy(theta, test))
+
+    def curve(self, scores: Sequence[Score]) -> list[Accuracy]:
+        """Mean and spread over networks for each size."""
+        points = []
+        for size in sorted({score.size for score in scores}):
+            values = [score.accuracy for score in sorted(scores, key=lambda s: s.network) if score.size == size]
+            points.append(
+                Accuracy(
+                    size=size,
+                    mean=statistics.fmean(values),
+                    std=statistics.stdev(values) if len(values) > 1 else 0.0,
+                    networks=len(values),
+                    network=str(self.network),
+                    protocol=str(self.protocol),
+                    seed=self.seed,
+                    data=self.data.sha256,
+                )
+            )
+        return points
+
+
+def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protocol, factor: int, size: int) -> float:
+    """What it takes to train a network on S_[size] and to test it: learning is three times the work of looking."""
+    images = size * data.classes * factor**2
+    per_image = learning_flops(architecture, data.shape, data.classes)
+    return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
+
+
+@cache
+def learning_flops(a: Architecture, shape: tuple[int, int, int], classes: int) -> int:
+    """Of a network that learns from one image [ch, h, w]."""
+    return training_flops(network_builder(a.name, shape, classes, a.width, a.depth), shape)
+
+
+def decoded(artifact: Artifact, device: torch.device) -> Images:
+    """The training images in a file: every stored image decoded, class by class within a rank."""
+    stored = torch.from_numpy(artifact.images.copy()).to(device)  # [n, C, ch, h, w]
+    return training_images(stored.float() / 255, formation(artifact.factor), artifact.mean, artifact.std)
+
+
+Job = tuple[int, int, int]  # which evaluation, which size, which network
+
+
+def scores(
+    tasks: Sequence[tuple[Evaluation, Sequence[int]]], networks: int = 3, workers: int = 1
+) -> Iterator[tuple[int, Score]]:
+    """Train `networks` networks on each size of each task; yield each score as it is there, with its task's index.
+
+    Tasks are taken in turn, largest sizes first. With more than one worker, scores are made by processes of one thread
+    each: small networks gain more from that than from threads. A score depends on the seed, its size and its number,
+    never on which process made it, nor on what else is evaluated.
+    """
+    for evaluation, sizes in tasks:
+        for size in sizes:
+            evaluation.artifact.prefix(size)
+    if networks < 1:
+        raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
+    evaluations = [evaluation for evaluation, _ in tasks]
+    jobs = [
+        (index, size, number)
+        for index, (_, sizes) in enumerate(tasks)
+        for size in sorted(sizes, reverse=True)
+        for number in range(networks)
+    ]
+    if workers > 1:
+        yield from _in_processes(evaluations, jobs, workers)
+        return
+    for index, size, number in jobs:
+        yield index, evaluations[index].score(size, number)
+
+
+_evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not with every job
+
+
+def _start_worker(evaluations: Sequence[Evaluation]) -> None:
+    global _evaluations
+    _evaluations = evaluations
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
+    _hold_interrupts(False)
+
+
+def _hold_interrupts(hold: bool) -> None:
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_BLOCK if hold else signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _work(index: int, size: int, number: int) -> tuple[int, Score]:
+    return index, _evaluations[index].score(size, number)
+
+
+def _in_processes(evaluations: Sequence[Evaluation], jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, Score]]:
+    context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluations,))
+    try:
+        _hold_interrupts(True)  # workers inherit it, so that Ctrl-C meets none of them half started
+        try:
+            futures = [pool.submit(_work, *job) for job in jobs]
+        finally:
+            _hold_interrupts(False)
+        for future in as_completed(futures):
+            yield future.result()
+    except (BrokenProcessPool, BrokenPipeError) as error:
+        raise MipsetError(
+            "a worker process was ended from outside (out of memory?): try again with --workers 1."
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()

@@ -1,0 +1,1 @@
+"""Networks, and everything they are computed and trained with."""

@@ -1,0 +1,294 @@
+"""Differentiable augmentation of normalised images.
+
+A draw is an object: drawn once, it can be applied to any number of tensors, so that real and synthetic images see the
+same transform. A *shared* draw holds one set of parameters for a whole batch and fits batches of any length; otherwise
+every image of a batch has its own. Zero is the fill, which is the mean colour of the dataset: images are normalised.
+
+Two compositions exist. `IDC`: flip and colour always, then one of crop, scale and rotate, then cutout (each if it is
+listed). `DSA`: exactly one of the listed operations.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.errors import SettingError, choices
+
+CROP_SHARE = 0.125  # of a side, the largest shift
+CUTOUT_SHARE = 0.5  # of a side, the length of the square
+SCALE_RATIO = 1.2
+ROTATE_DEGREES = 15.0
+
+
+def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+    return low + (high - low) * torch.rand(count, generator=generator)
+
+
+def _integers(generator: torch.Generator, count: int, low: int, high: int) -> Tensor:
+    return torch.randint(low, high + 1, (count,), generator=generator)
+
+
+def _pixels(share: float, side: int) -> int:
+    """A share of a side in whole pixels, halves rounded up."""
+    return int(share * side + 0.5)
+
+
+def _per_image(parameter: Tensor, images: Tensor) -> Tensor:
+    """A parameter [1] or [B] as [1 or B, 1, 1, 1] beside the images."""
+    return parameter.to(images.device, images.dtype).reshape(-1, 1, 1, 1)
+
+
+class Transform(ABC):
+    """One drawn operation: parameters of length 1 (shared) or B (one per image), applied by calling."""
+
+    @abstractmethod
+    def __call__(self, images: Tensor) -> Tensor:
+        """Transform images [B, ch, h, w]."""
+
+
+@dataclass(frozen=True)
+class Color(Transform):
+    """Brightness, saturation and contrast, in this order; each parameter is drawn from U(0, 1)."""
+
+    brightness: Tensor
+    saturation: Tensor
+    contrast: Tensor
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int) -> Color:
+        return cls(*(_uniform(generator, count) for _ in range(3)))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        x = images + (_per_image(self.brightness, images) - 0.5)
+        grey = x.mean(dim=1, keepdim=True)
+        x = grey + (x - grey) * (2 * _per_image(self.saturation, images))
+        level = x.mean(dim=(1, 2, 3), keepdim=True)
+        return level + (x - level) * (_per_image(self.contrast, images) + 0.5)
+
+
+@dataclass(frozen=True)
+class Crop(Transform):
+    """Shift by whole pixels: the result at (i, j) is the image at (i + down, j + right), zero outside."""
+
+    down: Tensor
+    right: Tensor
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Crop:
+        reach = [_pixels(CROP_SHARE, side) for side in size]
+        return cls(*(_integers(generator, count, -s, s) for s in reach))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        _, _, height, width = images.shape
+        if len(self.down) == 1:
+            down, right = int(self.down), int(self.right)
+            return F.pad(images, (-right, right, -down, down))
+        reach_h, reach_w = int(self.down.abs().max()), int(self.right.abs().max())
+        padded = F.pad(images, (reach_w, reach_w, reach_h, reach_h)).permute(0, 2, 3, 1)
+        rows = (torch.arange(height) + reach_h + self.down[:, None]).to(images.device)
+        columns = (torch.arange(width) + reach_w + self.right[:, None]).to(images.device)
+        batch = torch.arange(len(images), device=images.device)[:, None, None]
+        return padded[batch, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Cutout(Transform):
+    """Zero a square around a centre that may lie anywhere in the image; what falls outside is not removed."""
+
+    row: Tensor
+    column: Tensor
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Cutout:
+        # an even square has its centre between two pixels, so it has one more place to stand
+        last = [side - _pixels(CUTOUT_SHARE, side) % 2 for side in size]
+        return cls(*(_integers(generator, count, 0, end) for end in last))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        keep = torch.ones((), device=images.device, dtype=images.dtype)
+        inside = []
+        for side, centre in zip(images.shape[2:], (self.row, self.column), strict=True):
+            length = _pixels(CUTOUT_SHARE, side)
+            offset = torch.arange(side) - (centre[:, None] - length // 2)
+            inside.append(((offset >= 0) & (offset < length)).to(images.device))
+        hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+        return images * torch.where(hole, 0 * keep, keep)
+
+
+@dataclass(frozen=True)
+class Flip(Transform):
+    """Mirror left and right where `mirrored`."""
+
+    mirrored: Tensor
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int) -> Flip:
+        return cls(_uniform(generator, count) < 0.5)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if len(self.mirrored) == 1:
+            return images.flip(3) if bool(self.mirrored) else images
+        return torch.where(_per_image(self.mirrored, images).bool(), images.flip(3), images)
+
+
+@dataclass(frozen=True)
+class Affine(Transform):
+    """Resample bilinearly on a grid [1 or B, 2, 3], zero outside: scaling and rotation."""
+
+    matrix: Tensor
+    align_corners: bool
+
+    @classmethod
+    def draw_scale(cls, generator: torch.Generator, count: int, align_corners: bool) -> Affine:
+        sx, sy = (_uniform(generator, count, 1 / SCALE_RATIO, SCALE_RATIO) for _ in range(2))
+        return cls._of(sx, torch.zeros(count), torch.zeros(count), sy, align_corners)
+
+    @classmethod
+    def draw_rotate(cls, generator: torch.Generator, count: int, align_corners: bool) -> Affine:
+        angle = _uniform(generator, count, -ROTATE_DEGREES, ROTATE_DEGREES) * (math.pi / 180)
+        return cls._of(angle.cos(), -angle.sin(), angle.sin(), angle.cos(), align_corners)
+
+    @classmethod
+    def _of(cls, a: Tensor, b: Tensor, c: Tensor, d: Tensor, align_corners: bool) -> Affine:
+        zero = torch.zeros_like(a)
+        rows = [torch.stack([a, b, zero], dim=1), torch.stack([c, d, zero], dim=1)]
+        return cls(torch.stack(rows, dim=1), align_corners)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        matrix = self.matrix.to(images.device, images.dtype).expand(len(images), 2, 3)
+        grid = F.affine_grid(matrix, list(images.shape), align_corners=self.align_corners)
+        return F.grid_sample(images, grid, padding_mode="zeros", align_corners=self.align_corners)
+
+
+@dataclass(frozen=True)
+class Draw(Transform):
+    """Several drawn operations, one after the other."""
+
+    transforms: tuple[Transform, ...]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        for transform in self.transforms:
+            images = transform(images)
+        return images
+
+
+class Operation(Enum):
+    """What an augmentation may do."""
+
+    COLOR = "color"
+    CROP = "crop"
+    CUTOUT = "cutout"
+    FLIP = "flip"
+    SCALE = "scale"
+    ROTATE = "rotate"
+
+
+@dataclass(frozen=True)
+class Augmentation(ABC):
+    """A list of operations that draws can be made from."""
+
+    operations: tuple[Operation, ...]
+    align_corners: bool = False
+
+    def draw(self, generator: torch.Generator, size: tuple[int, int], images: int | None = None) -> Draw:
+        """Draw for images of `size`: one set of parameters for each of `images`, or one shared by all (None)."""
+        count = 1 if images is None else images
+        makers: dict[Operation, Callable[[], Transform]] = {
+            Operation.COLOR: lambda: Color.draw(generator, count),
+            Operation.CROP: lambda: Crop.draw(generator, count, size),
+            Operation.CUTOUT: lambda: Cutout.draw(generator, count, size),
+            Operation.FLIP: lambda: Flip.draw(generator, count),
+            Operation.SCALE: lambda: Affine.draw_scale(generator, count, self.align_corners),
+            Operation.ROTATE: lambda: Affine.draw_rotate(generator, count, self.align_corners),
+        }
+        return Draw(tuple(makers[operation]() for operation in self._compose(generator)))
+
+    @abstractmethod
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
+        """The operations of one draw, in order."""
+
+
+def _one_of(among: Sequence[Operation], generator: torch.Generator) -> list[Operation]:
+    return [among[int(_integers(generator, 1, 0, len(among) - 1))]] if among else []
+
+
+# IDC's composition
+FIRST, LAST = (Operation.FLIP, Operation.COLOR), (Operation.CUTOUT,)
+GEOMETRIC = (Operation.CROP, Operation.SCALE, Operation.ROTATE)
+
+
+@dataclass(frozen=True)
+class IDC(Augmentation):
+    """Flip and colour, then one of crop, scale and rotate, then cutout: each if it is listed."""
+
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
+        first, geometric, last = (
+            [operation for operation in group if operation in self.operations] for group in (FIRST, GEOMETRIC, LAST)
+        )
+        return first + _one_of(geometric, generator) + last
+
+
+@dataclass(frozen=True)
+class DSA(Augmentation):
+    """Exactly one of the listed operations."""
+
+    def _compose(self, generator: torch.Generator) -> list[Operation]:
+        return _one_of(self.operations, generator)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Images after CutMix and the two labels of each: the first counts `share`, the second the rest."""
+
+    images: Tensor
+    first: Tensor
+    second: Tensor
+    share: float
+
+    def part(self, rows: slice) -> Mixed:
+        """Some of the images."""
+        return Mixed(self.images[rows], self.first[rows], self.second[rows], self.share)
+
+    def loss(self, scores: Tensor) -> Tensor:
+        """Cross-entropy, averaged over the batch, with each label counting by the area it kept."""
+        loss = F.cross_entropy(scores, self.first)
+        if self.share == 1.0:
+            return loss
+        return self.share * loss + (1 - self.share) * F.cross_entropy(scores, self.second)
+
+
+def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator, probability: float) -> Mixed:
+    """With `probability`, paste the same box of a shuffled batch into the batch (CutMix with λ ~ Beta(1, 1))."""
+    if float(_uniform(generator, 1)) >= probability:
+        return Mixed(images, labels, labels, 1.0)
+    height, width = images.shape[2:]
+    lam = float(_uniform(generator, 1))  # Beta(1, 1) is uniform
+    other = torch.randperm(len(images), generator=generator).to(images.device)
+    edges = []
+    for side in (height, width):
+        centre = int(_integers(generator, 1, 0, side - 1))
+        half = int(side * math.sqrt(1 - lam)) // 2
+        edges.append((max(0, centre - half), min(side, centre + half)))
+    (top, bottom), (left, right) = edges
+    mixed = images.clone()
+    mixed[:, :, top:bottom, left:right] = images[other, :, top:bottom, left:right]
+    share = 1 - (bottom - top) * (right - left) / (height * width)
+    return Mixed(mixed, labels, labels[other], share)
+
+
+def augmentation(names: str) -> Augmentation:
+    """`color_crop_cutout` as an augmentation of the IDC kind; `none` is one that does nothing."""
+    known = {operation.value: operation for operation in Operation}
+    listed = [] if names == "none" else names.split("_")
+    for name in listed:
+        if name not in known:
+            raise SettingError(f"there is no augmentation {name!r}: choose from {choices(known)}, or none.")
+    return IDC(tuple(known[name] for name in listed))

@@ -1,0 +1,109 @@
+"""Engines: who computes the steps of a network. Whichever does, the results are the same up to rounding.
+
+`Engine` is plain torch, on any device. `Native` has kernels of our own for float32 on a CPU: convolutions by Winograd's
+minimal filtering (a quarter of the multiplications), and norm, ReLU and pooling in one go, with the first and second
+derivatives that gradient matching needs. What they do not cover, torch computes. Under `torch.autocast`, both round
+the factors of products to bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_weight
+
+from mipset.nn.native import Kernels, functions, stretches
+
+
+class Engine:
+    """Plain torch."""
+
+    def __str__(self) -> str:
+        return "plain torch"
+
+    def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
+        """What `layer` makes of images [B, ch, h, w]."""
+        return F.conv2d(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+
+    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
+        """Group norm, ReLU and 2 x 2 average pooling: [B, ch, h, w] to [B, ch, h/2, w/2]."""
+        return F.avg_pool2d(F.relu(F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)), 2)
+
+    def weight_gradients(
+        self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
+    ) -> Tensor:
+        """The gradient of the layer's weight, summed over each stretch of images between two `ends`: [k, *weight].
+
+        `inputs` went into the layer, `slopes` are the gradient at its output.
+        """
+        return torch.stack([_weight_gradient(inputs[i:j], slopes[i:j], layer) for i, j in stretches(ends)])
+
+
+def _weight_gradient(inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return slopes.T @ inputs
+    gradient: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
+        inputs, layer.weight.shape, slopes, layer.stride, layer.padding, layer.dilation, layer.groups
+    )
+    return gradient
+
+
+class Native(Engine):
+    """Kernels of our own where they fit."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+
+    def __str__(self) -> str:
+        return "compiled kernels"
+
+    def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
+        if not _small_filters(images, layer):
+            return super().convolve(images, layer)
+        return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias, _half())
+
+    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
+        if not (_each_channel_alone(norm, x) and _ours(x, norm.weight, norm.bias) and min(x.shape[2:]) >= 2):
+            return super().norm_relu_pool(x, norm)
+        return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps)
+
+    def weight_gradients(
+        self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
+    ) -> Tensor:
+        if isinstance(layer, nn.Linear) or not _small_filters(inputs, layer):
+            return super().weight_gradients(inputs, slopes, layer, ends)
+        return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
+
+
+def native() -> Native:
+    """The kernels of this machine, compiled now if they never were; NoCompilerError where that is not possible."""
+    return Native(Kernels.compiled())
+
+
+def _ours(*tensors: Tensor | None) -> bool:
+    return all(x is None or (x.device.type == "cpu" and x.dtype == torch.float32) for x in tensors)
+
+
+def _half() -> bool:
+    return torch.is_autocast_enabled("cpu")
+
+
+def _small_filters(images: Tensor, layer: nn.Conv2d) -> bool:
+    """Whether this is a 3 x 3 convolution of all channels, with stride 1 and a padding of 1 or more."""
+    plain = (layer.kernel_size, layer.stride, layer.dilation, layer.groups) == ((3, 3), (1, 1), (1, 1), 1)
+    padded = isinstance(layer.padding, tuple) and min(layer.padding) >= 1 and layer.padding_mode == "zeros"
+    fitting = images.dim() == 4 and images.shape[1] == layer.in_channels
+    return plain and padded and fitting and _ours(images, layer.weight, layer.bias)
+
+
+def _each_channel_alone(norm: nn.GroupNorm, x: Tensor) -> bool:
+    return norm.affine and x.dim() == 4 and norm.num_groups == norm.num_channels == x.shape[1]
+
+
+def _padded(images: Tensor, layer: nn.Conv2d) -> Tensor:
+    """Images to which a padding of 1 is what is left to add."""
+    down, across = (int(side) - 1 for side in layer.padding)
+    return F.pad(images, (across, across, down, down)) if down or across else images

@@ -1,0 +1,118 @@
+"""The compiled kernels, as functions of tensors: float32, on the CPU, in torch's channels_last order."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mipset.nn.native.build import library
+
+
+def lined_up(images: Tensor) -> Tensor:
+    """[n, c, h, w] in the order that the kernels read.
+
+    The bytes of grey images are in that order anyhow; their strides say so too, or torch would answer in the other one.
+    """
+    images = images.contiguous(memory_format=torch.channels_last)
+    _, c, h, w = images.shape
+    return images.as_strided(images.shape, (h * w, 1, w, 1)) if c == 1 else images
+
+
+def stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """The stretches of images between two `ends`, the first from 0 on: [3, 5] is (0, 3) and (3, 5)."""
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+class Kernels:
+    """Nothing here records gradients: see functions.py.
+
+    `half` lets the factors of products be rounded to bfloat16 where the processor gains from it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._library = ctypes.CDLL(str(path))
+
+    @classmethod
+    def compiled(cls) -> Kernels:
+        """Those of this machine: compiled now, if they never were. NoCompilerError where that is not possible."""
+        return cls(library())
+
+    def __reduce__(self) -> tuple[type[Kernels], tuple[Path]]:
+        return Kernels, (self._path,)  # a process that is sent this opens the library for itself
+
+    def convolve(
+        self, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool = False
+    ) -> Tensor:
+        """3 x 3, stride 1, padding 1: [n, ci, h, w] to [n, co, h, w].
+
+        Each stretch of images between two `ends` has filters of its own: [k, co, ci, 3, 3].
+        """
+        n, ci, h, w = images.shape
+        co = weights.shape[1]
+        if weights.stride()[3:] != (3, 1):
+            weights = weights.contiguous()
+        images, out = lined_up(images), _empty(n, co, h, w)
+        steps = (ctypes.c_long(weights.stride(1)), ctypes.c_long(weights.stride(2)))
+        for (start, end), weight in zip(stretches(ends), weights, strict=True):
+            count = ctypes.c_long(end - start)
+            part = (images[start:end], weight, *steps, bias, out[start:end], count)
+            self._allocating("convolve", *part, h, w, ci, co, int(half))
+        return out
+
+    def weight_gradients(self, inputs: Tensor, slopes: Tensor, ends: Sequence[int], half: bool = False) -> Tensor:
+        """The gradient of such a convolution's weight, summed over each stretch of images: [k, co, ci, 3, 3]."""
+        _, ci, h, w = inputs.shape
+        co = slopes.shape[1]
+        out = torch.empty(len(ends), co, ci, 3, 3)
+        borders = (ctypes.c_long * len(ends))(*ends)
+        known = (lined_up(inputs), lined_up(slopes), borders, len(ends))
+        self._allocating("weight_gradients", *known, out, h, w, ci, co, int(half))
+        return out
+
+    def block(self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Instance norm, ReLU and 2 x 2 average pooling; and the mean and scale [n, c] of the norm."""
+        n, c, h, w = x.shape
+        out, mean, scale = _empty(n, c, h // 2, w // 2), torch.empty(n, c), torch.empty(n, c)
+        self._call("block_forward", lined_up(x), gamma, beta, ctypes.c_float(epsilon), out, mean, scale, *_sizes(x))
+        return out, mean, scale
+
+    def block_backward(
+        self, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of x [n, c, h, w], of gamma and of beta [c]."""
+        dx, dgamma, dbeta = _empty(*x.shape), torch.empty_like(mean), torch.empty_like(mean)
+        known = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_backward", *known, dx, dgamma, dbeta, *_sizes(x))
+        return dx, dgamma.sum(dim=0), dbeta.sum(dim=0)
+
+    def block_double_backward(
+        self, u: Tensor, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients of <u, dx> with respect to dy and x."""
+        for_dy, for_x = _empty(*dy.shape), _empty(*x.shape)
+        known = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_double_backward", *known, for_dy, for_x, *_sizes(x))
+        return for_dy, for_x
+
+    def _call(self, name: str, *arguments: object) -> int:
+        passed = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else a for a in arguments]
+        done: int = self._library[name](*passed, torch.get_num_threads())
+        return done
+
+    def _allocating(self, name: str, *arguments: object) -> None:
+        if not self._call(name, *arguments):
+            raise MemoryError
+
+
+def _empty(n: int, c: int, h: int, w: int) -> Tensor:
+    return torch.empty((n, c, h, w), memory_format=torch.channels_last)
+
+
+def _sizes(x: Tensor) -> tuple[ctypes.c_long, int, int, int]:
+    n, c, h, w = x.shape
+    return ctypes.c_long(n), h, w, c

@@ -1,0 +1,11 @@
+"""Networks: `features(x)` is what the classifier is given, `forward(x)` the class scores."""
+
+from __future__ import annotations
+
+from mipset.nn.networks.base import Network, fresh
+from mipset.nn.networks.building import network_builder
+from mipset.nn.networks.convnet import ConvNet
+from mipset.nn.networks.densenet import DenseNet
+from mipset.nn.networks.resnet import ResNet, ResNetAP
+
+__all__ = ["ConvNet", "DenseNet", "Network", "ResNet", "ResNetAP", "fresh", "network_builder"]

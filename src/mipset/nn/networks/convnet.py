@@ -1,0 +1,57 @@
+"""ConvNet-D: the network of the paper's CIFAR and SVHN experiments."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from mipset.errors import SettingError
+from mipset.nn.engines import Engine
+from mipset.nn.networks.base import Network
+from mipset.nn.networks.layers import Convolution, instance_norm
+
+
+class ConvNet(Network):
+    """`depth` blocks of 3x3 convolution, instance norm, ReLU and 2x2 average pooling; then a linear classifier.
+
+    Instance norm is GroupNorm with one group per channel, with its affine parameters. Images of 28 pixels are padded to
+    32 by the first convolution, so that they halve evenly. The parameters carry the names of the authors' release.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        size: tuple[int, int],
+        width: int = 128,
+        depth: int = 3,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__()
+        padding = 3 if size == (28, 28) else 1
+        height, width_px = (side + 2 * (padding - 1) for side in size)
+        if min(height, width_px) < 2**depth:
+            raise SettingError(
+                f"a ConvNet of depth {depth} halves images {depth} times, which {size[0]} x {size[1]} pixels "
+                f"do not allow: choose a smaller --depth or larger images."
+            )
+        self.engine = engine or Engine()
+        convolutions = nn.ModuleList(
+            Convolution(self.engine, channels if d == 0 else width, width, padding=padding if d == 0 else 1)
+            for d in range(depth)
+        )
+        norms = nn.ModuleList(instance_norm(width) for _ in range(depth))
+        self.layers = nn.ModuleDict({"conv": convolutions, "norm": norms})
+        self.classifier = nn.Linear(width * (height >> depth) * (width_px >> depth), classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        x = images
+        convolutions, norms = (cast(nn.ModuleList, self.layers[kind]) for kind in ("conv", "norm"))
+        for convolution, norm in zip(convolutions, norms, strict=True):
+            x = self.engine.norm_relu_pool(convolution(x), cast(nn.GroupNorm, norm))
+        return x.flatten(1)
+
+    def scores(self, features: Tensor) -> Tensor:
+        scores: Tensor = self.classifier(features)
+        return scores

@@ -1,0 +1,131 @@
+"""ResNets: one with batch norm for small images, and ResNetAP, which sees each image alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mipset.errors import SettingError, choices
+from mipset.nn.engines import Engine
+from mipset.nn.networks.base import Network
+from mipset.nn.networks.layers import Convolution, check_size, instance_norm
+
+STAGES = 4
+BLOCKS = {10: 1, 18: 2}  # of each stage, by depth
+LARGE = 64  # pixels from which ResNetAP begins with a 7x7 convolution and pooling
+
+Norm = Callable[[int], nn.Module]
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, each with a norm, beside a shortcut.
+
+    To halve an image, the first convolution has a stride of 2; or of 1 and is followed by 2x2 average pooling, if the
+    block `pools`. Where input and output differ in shape, the shortcut is a 1x1 convolution with a norm. It pools
+    before it convolves: the other order gives the same for four times the work.
+    """
+
+    def __init__(self, engine: Engine, channels: int, width: int, norm: Norm, halves: bool, pools: bool) -> None:
+        super().__init__()
+        stride = 2 if halves and not pools else 1
+        self.pool = nn.AvgPool2d(2) if halves and pools else nn.Identity()
+        self.conv1 = Convolution(engine, channels, width, stride=stride, bias=False)
+        self.norm1 = norm(width)
+        self.conv2 = Convolution(engine, width, width, bias=False)
+        self.norm2 = norm(width)
+        self.shortcut: nn.Module = nn.Identity()
+        if halves or channels != width:
+            convolution = Convolution(engine, channels, width, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(self.pool, convolution, norm(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.pool(F.relu(self.norm1(self.conv1(x))))
+        return F.relu(self.norm2(self.conv2(inside)) + self.shortcut(x))
+
+
+class Residual(Network):
+    """What the ResNets have in common: a stem, four stages of blocks, global average pooling, a linear classifier.
+
+    A stage has one block (depth 10) or two (depth 18). Each stage but the first halves the image and doubles the width.
+    """
+
+    def __init__(
+        self, engine: Engine, stem: nn.Module, width: int, depth: int, classes: int, norm: Norm, pools: bool
+    ) -> None:
+        super().__init__()
+        if depth not in BLOCKS:
+            raise SettingError(f"--depth of a ResNet cannot be {depth}: choose {choices(map(str, BLOCKS))}.")
+        self.engine = engine
+        self.stem = stem
+        widths = [width << stage for stage in range(STAGES) for _ in range(BLOCKS[depth])]
+        firsts = [stage > 0 and block == 0 for stage in range(STAGES) for block in range(BLOCKS[depth])]
+        self.blocks = nn.Sequential(
+            *(
+                Block(engine, before, after, norm, halves, pools)
+                for before, after, halves in zip([width, *widths[:-1]], widths, firsts, strict=True)
+            )
+        )
+        self.classifier = nn.Linear(widths[-1], classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        last: Tensor = self.blocks(self.stem(images))
+        return last.mean(dim=(2, 3))
+
+    def scores(self, features: Tensor) -> Tensor:
+        scores: Tensor = self.classifier(features)
+        return scores
+
+
+class ResNet(Residual):
+    """A ResNet with batch norm for small images: its stem is one 3x3 convolution, and blocks halve by their strides.
+
+    It sees the images of a batch together while it learns, so it is for evaluation only.
+    """
+
+    LEAST = 9  # pixels, of which strides leave 5, 3 and 2
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        size: tuple[int, int],
+        width: int = 32,
+        depth: int = 10,
+        engine: Engine | None = None,
+    ) -> None:
+        check_size("ResNet", size, self.LEAST)
+        engine = engine or Engine()
+        stem = nn.Sequential(Convolution(engine, channels, width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        super().__init__(engine, stem, width, depth, classes, nn.BatchNorm2d, pools=False)
+
+
+class ResNetAP(Residual):
+    """The ResNet of the paper's ImageNet experiments: instance norm, and average pooling in place of every stride.
+
+    Its stem is a 7x7 convolution and 4x4 average pooling. Images of less than 64 pixels have no room for that: for them
+    it is a 3x3 convolution without pooling.
+    """
+
+    LEAST = 16  # pixels, of which pooling leaves 8, 4 and 2
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        size: tuple[int, int],
+        width: int = 64,
+        depth: int = 10,
+        engine: Engine | None = None,
+    ) -> None:
+        check_size("ResNetAP", size, self.LEAST)
+        engine = engine or Engine()
+        large = min(size) >= LARGE
+        stem = nn.Sequential(
+            Convolution(engine, channels, width, 7 if large else 3, bias=False),
+            instance_norm(width),
+            nn.ReLU(),
+            nn.AvgPool2d(4) if large else nn.Identity(),
+        )
+        super().__init__(engine, stem, width, depth, classes, instance_norm, pools=True)

@@ -1,0 +1,181 @@
+"""One training step, many on one small set, and what a network makes of images: shared by all who train one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mipset.nn.augment import Augmentation, augmentation, cutmix
+from mipset.nn.distributed import ALONE, Team
+from mipset.nn.networks import Network
+from mipset.nn.randomness import Purpose, generator, permutation
+from mipset.settings.protocol import Protocol
+
+
+def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Images in [0, 1] to zero mean and unit deviation per channel [ch, 1, 1]."""
+    return (images - mean) / std
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled images of one size: uint8, or float in [0, 1]; `batch` gives them normalised.
+
+    A big set stays in bytes, so it is normalised batch by batch.
+    """
+
+    pixels: Tensor  # [n, ch, h, w]
+    labels: Tensor  # [n]
+    mean: Tensor  # [ch, 1, 1]
+    std: Tensor  # [ch, 1, 1]
+
+    @classmethod
+    def of(
+        cls,
+        pixels: Tensor,
+        labels: Tensor,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        device: torch.device,
+    ) -> Images:
+        """Put everything on one device."""
+        level, spread = (torch.tensor(values, device=device).reshape(-1, 1, 1) for values in (mean, std))
+        return cls(pixels.to(device), labels.to(device), level, spread)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[2], self.pixels.shape[3]
+
+    def at(self, indices: Tensor) -> Images:
+        """Only the images at `indices`."""
+        indices = indices.to(self.pixels.device)
+        return Images(self.pixels[indices], self.labels[indices], self.mean, self.std)
+
+    def batch(self, indices: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """The normalised images at `indices`, and their labels."""
+        if isinstance(indices, Tensor):
+            indices = indices.to(self.pixels.device)
+        chosen = self.pixels[indices]
+        unit = chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen
+        return normalise(unit, self.mean, self.std), self.labels[indices]
+
+
+@dataclass(frozen=True)
+class TrainingRule:
+    """How a network learns from labelled images: SGD, an augmentation for each image, CutMix."""
+
+    rate: float
+    momentum: float
+    decay: float
+    augmentation: Augmentation
+    mix: float
+    half: bool = False  # products of bfloat16, sums of float32
+
+    def optimiser(self, theta: Network) -> torch.optim.SGD:
+        """A new optimiser for all parameters of θ."""
+        return torch.optim.SGD(theta.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay)
+
+    def step(
+        self,
+        theta: Network,
+        optimiser: torch.optim.SGD,
+        images: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        team: Team = ALONE,
+    ) -> None:
+        """One step on normalised images. Draws are made for all of them, whoever looks at them: all take one step."""
+        size = (images.shape[2], images.shape[3])
+        draw = self.augmentation.draw(generator, size, images=len(images))
+        mixed = cutmix(draw(images), labels, generator, self.mix)
+        optimiser.zero_grad(set_to_none=True)
+
+        def loss(rows: slice) -> Tensor:
+            part = mixed.part(rows)
+            with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
+                return part.loss(theta(part.images))
+
+        team.backward(loss, len(images), theta.parameters())
+        optimiser.step()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a network learns from one small set, and when its rate drops."""
+
+    epochs: int
+    batch: int = 64
+    milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
+    drop: float = 0.2  # what the rate is multiplied with there
+    even: bool = False  # whether the batches of an epoch are of one size, rather than the last what is left over
+
+    def split(self, order: Tensor) -> Sequence[Tensor]:
+        """The batches of one epoch."""
+        if not self.even:
+            return torch.split(order, self.batch)
+        return torch.tensor_split(order, -(-len(order) // self.batch))
+
+
+def rule_of(p: Protocol) -> TrainingRule:
+    """How a network learns from a batch by a protocol."""
+    return TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
+
+
+def schedule_of(p: Protocol, images: int) -> Schedule:
+    """The epochs of a network that is trained on so many images by a protocol."""
+    return Schedule(p.epochs_for(images), p.batch, p.milestones, p.drop, p.even)
+
+
+def fit(
+    theta: Network, images: Images, rule: TrainingRule, schedule: Schedule, seed: int, *address: int
+) -> Iterator[int]:
+    """Train θ on all images again and again, and yield the number of every epoch, from 1, when it is over.
+
+    Batches and augmentation are drawn for `seed` and `address`, so that different networks see different ones.
+    """
+    optimiser = rule.optimiser(theta)
+    drops = {int(share * schedule.epochs) for share in schedule.milestones}
+    for epoch in range(schedule.epochs):
+        if epoch in drops:
+            for group in optimiser.param_groups:
+                group["lr"] *= schedule.drop
+        order = permutation(len(images), seed, Purpose.EVALUATION_BATCH, *address, epoch)
+        draws = generator(seed, Purpose.EVALUATION_AUGMENTATION, *address, epoch)
+        for batch in schedule.split(order):
+            rule.step(theta, optimiser, *images.batch(batch), draws)
+        yield epoch + 1
+
+
+TEST_BATCH = 500
+
+
+def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
+    """The share of images that θ classifies correctly, in percent."""
+    right = int((class_scores(theta, images, batch).argmax(dim=1) == images.labels).sum())
+    return 100 * right / len(images)
+
+
+def class_scores(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
+    """What θ says about every image as it is, [n, C]."""
+    return _clean_pass(theta, theta, images, batch)
+
+
+def last_features(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
+    """What θ sees in every image as it is, [n, F]."""
+    return _clean_pass(theta, theta.features, images, batch)
+
+
+@torch.no_grad()
+def _clean_pass(theta: Network, look: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
+    """No augmentation, no gradients, and never more than one batch at work."""
+    theta.eval()
+    found = [look(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
+    theta.train()
+    return torch.cat(found)

@@ -1,0 +1,1 @@
+"""What can be chosen: recipes, protocols, architectures. Nothing here needs torch."""

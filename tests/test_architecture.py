@@ -1,0 +1,172 @@
+"""Which folder may import which. docs/architecture.md describes the folders; these tables are checked against the code.
+
+Both tables are compared for equality: a permission that no module uses must be removed from its table.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mipset
+
+ROOT = Path(mipset.__file__).parent
+STANDARD_LIBRARY = {*sys.stdlib_module_names, "__future__"}
+
+# What each folder imports when it is imported, the lowest layer first. `__init__` is the version number.
+MODULE_LEVEL: dict[str, set[str]] = {
+    "errors": set(),
+    "units": set(),
+    "io": {"errors"},
+    "settings": {"errors"},
+    "file": {"errors", "io", "numpy"},
+    "device": {"__init__", "errors", "file", "io", "units", "numpy"},
+    "data": {"errors", "io", "numpy"},
+    "display": {"errors", "file", "io", "units", "numpy"},
+    "nn": {"errors", "io", "settings", "torch"},
+    "condensing": {"__init__", "data", "errors", "file", "io", "nn", "settings", "numpy", "torch"},
+    "exchange": {"__init__", "condensing", "display", "errors", "file", "io", "numpy", "torch"},
+    "evaluation": {"condensing", "data", "errors", "file", "nn", "settings", "numpy", "torch"},
+    "experiments": {
+        *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "settings", "units"),
+        "torch",
+    },
+    "cli": {"__init__", "display", "errors", "nn", "units"},
+    "__init__": {"errors"},
+    "__main__": {"cli"},
+}
+
+# What functions import when they are called, beside what their folder imports at module level.
+IN_FUNCTIONS: dict[str, set[str]] = {
+    "io": {"platformdirs"},
+    "device": {"torch"},
+    "data": {"PIL"},
+    "display": {"PIL"},
+    "exchange": {"PIL", "pyarrow"},
+    "experiments": {"numpy"},
+    "cli": {
+        *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),
+        "torch",
+    },
+}
+
+AXES = {"objectives", "policies", "samplers", "learners", "synthetic"}
+
+
+def source_files() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def folder_of(path: Path) -> str:
+    """`data` for `data/npz.py`, `errors` for `errors.py`."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_names(node: ast.AST) -> Iterator[str]:
+    """A folder of mipset, or the first name of another package."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            assert not alias.name.startswith("mipset"), "write `from mipset... import ...`"
+            yield alias.name.partition(".")[0]
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "write `from mipset... import ...`, not `from . import ...`"
+        first, *rest = (node.module or "").split(".")
+        if first != "mipset":
+            yield first
+        elif rest:
+            yield rest[0]
+        else:
+            folders = {folder_of(path) for path in source_files()}
+            yield from (alias.name if alias.name in folders else "__init__" for alias in node.names)
+
+
+def imports_of(folder: str) -> tuple[set[str], set[str]]:
+    """The imports of a folder at module level and in functions; those for the type checker alone do not count."""
+    module_level: set[str] = set()
+    in_functions: set[str] = set()
+
+    def visit(node: ast.AST, names: set[str]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
+                continue
+            names.update(imported_names(child))
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            visit(child, in_functions if is_function else names)
+
+    for path in source_files():
+        if folder_of(path) == folder:
+            visit(ast.parse(path.read_text(encoding="utf-8")), module_level)
+    ignored = {folder} | STANDARD_LIBRARY
+    return module_level - ignored, in_functions - ignored - module_level
+
+
+def reachable(start: str) -> set[str]:
+    """All that importing a folder brings, directly or not."""
+    reached, waiting = set[str](), set(MODULE_LEVEL[start])
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        waiting |= MODULE_LEVEL.get(name, set()) - reached
+    return reached
+
+
+def test_the_table_lists_every_folder() -> None:
+    assert set(MODULE_LEVEL) == {folder_of(path) for path in source_files()}
+
+
+@pytest.mark.parametrize("folder", MODULE_LEVEL)
+def test_imports_equal_the_table(folder: str) -> None:
+    module_level, in_functions = imports_of(folder)
+    assert module_level == MODULE_LEVEL[folder]
+    assert in_functions == IN_FUNCTIONS.get(folder, set())
+
+
+@pytest.mark.parametrize("folder", MODULE_LEVEL)
+def test_no_import_cycle(folder: str) -> None:
+    assert folder not in reachable(folder)
+
+
+@pytest.mark.parametrize("folder", ["settings", "file", "device", "data", "display", "io"])
+def test_importing_needs_no_torch(folder: str) -> None:
+    assert "torch" not in reachable(folder)
+
+
+def test_condensing_does_not_know_evaluation() -> None:
+    assert not {"evaluation", "experiments", "cli"} & (reachable("condensing") | IN_FUNCTIONS.get("condensing", set()))
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Full names of the modules of mipset that a file imports from."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("axis", sorted(AXES))
+def test_axes_do_not_know_each_other(axis: str) -> None:
+    others = {f"mipset.condensing.{name}" for name in AXES}
+    assert not imported_modules(ROOT / "condensing" / f"{axis}.py") & others
+
+
+def test_verbs_do_not_know_each_other() -> None:
+    """The modules of verbs import the two shared modules of the command line, and no other verb."""
+    shared: dict[str, set[str]] = {"shared": set(), "machine": {"mipset.cli.shared"}}
+    for path in (ROOT / "cli").glob("*.py"):
+        if path.stem != "__init__":
+            from_cli = {module for module in imported_modules(path) if module.startswith("mipset.cli")}
+            assert from_cli <= shared.get(path.stem, {f"mipset.cli.{name}" for name in shared}), path.stem
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_house_rules(path: Path) -> None:
+    """Only the command line prints; no hasattr; no star imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "hasattr", f"line {node.lineno}: ask for a type instead"
+            if folder_of(path) != "cli":
+                assert node.func.id != "print", f"line {node.lineno}: return or yield it"
+        if isinstance(node, ast.ImportFrom):
+            assert all(alias.name != "*" for alias in node.names), f"line {node.lineno}: name what you need"
