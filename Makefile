@@ -4,7 +4,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 DEMO := out/demo
-POLICIES := none mdc every-prefix
+POLICIES := baseline-c mdc every-prefix
 
 .PHONY: demo test test-slow bench lint format clean
 

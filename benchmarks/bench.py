@@ -30,7 +30,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import Parts, update_class
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import TrainedOnReal
-from mipset.condensing.policies import EveryPrefix, FullSetOnly, MostLearnableSubset, Policy
+from mipset.condensing.policies import BaselineC, EveryPrefix, MostLearnableSubset, Policy
 from mipset.data import Dataset
 from mipset.evaluation.evaluate import Evaluation
 from mipset.file.artifact import Artifact
@@ -96,7 +96,7 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
 
     return {
         "match": match(subset_of_one()),
-        "base": match(FullSetOnly(N)),
+        "base": match(BaselineC(N)),
         "every": match(EveryPrefix((1.0,) * N)),
         "train": lambda: parts.learner.advance(theta, 1),
         "gradient": gradient,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from mipset import Evaluation, load, pack, recipe, run
+from mipset import Evaluation, assemble, condense, load, pack, recipe
 from mipset.nn.engines import native
 from mipset.nn.memory import keep_freed_memory
 
@@ -42,7 +42,7 @@ def main() -> None:
         idea, _, seed = job.partition(":")
         settings = recipe("cifar10-cpu", policy="every-prefix", seed=int(seed or 0), **IDEAS[idea])
         start = time.process_time()
-        *_, last = run(settings, data, engine=engine)
+        *_, last = condense(assemble(settings, data, engine=engine))
         seconds = time.process_time() - start
         evaluation = Evaluation(pack(last, settings, data), data, engine=engine)
         curve = evaluation.curve(list(evaluation.scores(SIZES, NETWORKS)))

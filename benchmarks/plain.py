@@ -34,7 +34,7 @@ def pixel_gradient(parts: Parts, theta: Network, t: int, e: int, c: int, subset:
     """Of the base loss and the loss of S_[subset] of class c; `subset` 0 leaves the latter out."""
     S = parts.S
     pixels = S.of_class(c)
-    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
+    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution)
     real = draw(parts.sampler.sample(c, theta, parts.number(t, e)))
     wanted = gradients(theta, real, c, create_graph=False)
     synthetic = draw(S.decode(pixels))

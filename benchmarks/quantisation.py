@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mipset import Evaluation, load, pack, protocol, recipe, run
+from mipset import Evaluation, assemble, condense, load, pack, protocol, recipe
 from mipset.condensing.synthetic import formation, training_images
 from mipset.display.tables import in_columns
 from mipset.nn.engines import native
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keep_freed_memory()
     data, engine = load(RECIPES[chosen.recipe].dataset), native()
     settings = recipe(chosen.recipe, policy=chosen.policy)
-    *_, last = run(settings, data, engine=engine)
+    *_, last = condense(assemble(settings, data, engine=engine))
     how = protocol("quick", epochs=chosen.epochs)
     shipped = Evaluation(pack(last, settings, data), data, how, engine=engine)
     sizes = [size for size in SIZES if size <= settings.ipc]

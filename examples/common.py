@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mipset import Artifact, Dataset, Recipe, load, pack, protocol, recipe, run
+from mipset import Artifact, Dataset, Recipe, assemble, condense, load, pack, protocol, recipe
 from mipset.data import Split
 from mipset.errors import NoCompilerError
 from mipset.nn.engines import Engine, native
@@ -79,7 +79,7 @@ class Setting:
 
     def condensed(self, data: Dataset) -> Artifact:
         """The training images of `data` as a set whose every prefix is one."""
-        *_, last = run(self.recipe, data, engine=self.engine)
+        *_, last = condense(assemble(self.recipe, data, engine=self.engine))
         return pack(last, self.recipe, data)
 
 

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.condensing.assembly import run
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
 from mipset.condensing.packing import pack
 from mipset.condensing.synthetic import formation
 from mipset.data import Dataset, Split
@@ -106,7 +107,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_not_moved_is_what_it_started_from(toy: Dataset, recipe: Recipe) -> None:
     """A condensation that does nothing leaves real images, and the check says so."""
     still = recipe.replace(pixel_lr=0.0, outer=1)
-    *_, step = run(still, toy)
+    *_, step = condense(assemble(still, toy))
     artifact = pack(step, still, toy)
     found = audit(artifact, toy)
     assert found.found[-1].distance < 1.0
@@ -122,7 +123,7 @@ def test_pictures_show_both(toy: Dataset, recipe: Recipe, tmp_path: Path) -> Non
 
     from mipset.display.pictures import side_by_side, write_picture
 
-    *_, step = run(recipe, toy)
+    *_, step = condense(assemble(recipe, toy))
     artifact = pack(step, recipe, toy)
     listed = audit(artifact, toy).found[:5]
     shown = pairs(artifact, toy, listed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mipset import Evaluation, pack, protocol, run
+from mipset import Evaluation, assemble, condense, pack, protocol
 from mipset.data import Dataset
 from mipset.settings import catalogue
 from mipset.settings.protocol import PROTOCOLS
@@ -28,7 +28,7 @@ class TestQuantisation:
         """And others are trained on as they are: networks, batches and decoding are the same for both."""
         from quantisation import compared
 
-        *_, last = run(recipe, toy)
+        *_, last = condense(assemble(recipe, toy))
         shipped = Evaluation(pack(last, recipe, toy), toy, protocol("quick", epochs=2, least_steps=20))
         levels = torch.from_numpy(shipped.artifact.images.copy()).float() / 255
         alike = compared(shipped, levels, [1, 3], networks=2)

@@ -104,7 +104,7 @@ class TestHelp:
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
             *("--network-momentum", "--network-decay", "--seed"),
         }
-        data = {"--size", "--split-seed"}
+        data = {"--resolution", "--split-seed"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},

@@ -81,7 +81,7 @@ class TestCompare:
             (["--evaluation-seed", "-1"], "--evaluation-seed cannot be -1"),
             (["--evaluate-with", "vgg"], "there is no network 'vgg': choose"),
             (["--held-out", "1.5"], "held-out fraction of 1.5 cannot be"),
-            (["--policy", "none"], "unrecognized arguments: --policy none"),
+            (["--policy", "baseline-c"], "unrecognized arguments: --policy none"),
             (["--ipc", "30"], "starts from 120: choose a smaller --ipc or --factor"),
             (["--dry-run", "--ipc", "30"], "starts from 120: choose a smaller --ipc or --factor"),
         ],

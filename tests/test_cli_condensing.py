@@ -61,9 +61,9 @@ class TestRecipeChoice:
         assert self.chosen("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
 
     def test_flags_stand_above_it(self) -> None:
-        assert self.chosen("cifar10", "--ipc", "7", "--policy", "none", "--pixel-lr", "0") == RECIPES[
+        assert self.chosen("cifar10", "--ipc", "7", "--policy", "baseline-c", "--pixel-lr", "0") == RECIPES[
             "cifar10-cpu"
-        ].recipe.replace(ipc=7, policy="none", pixel_lr=0.0)
+        ].recipe.replace(ipc=7, policy="baseline-c", pixel_lr=0.0)
 
 
 class TestCondense:
@@ -145,7 +145,7 @@ class TestRefusals:
             (["fashion-mini", "--subset-weight", "nan"], "--subset-weight cannot be nan"),
             (["fashion-mini", "--seed", "-1"], "--seed cannot be -1"),
             (["fashion-mini", "--split-seed", "-1"], "--split-seed cannot be -1"),
-            (["fashion-mini", "--size", "8"], "only pictures in a folder are scaled"),
+            (["fashion-mini", "--resolution", "8"], "only pictures in a folder are scaled"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"], "or 2 numbers"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "or 2 numbers"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "nan,1"], "finite"),
@@ -210,7 +210,7 @@ class TestRefusals:
         save_pictures(tmp_path / "pictures")
         Image.new("L", (9, 8)).save(tmp_path / "pictures" / "dog" / "wide.png")
         assert "different shapes" in (said := refusal(*condense))
-        assert "--size" in said
+        assert "--resolution" in said
         (tmp_path / "pictures" / "dog" / "wide.png").write_bytes(b"not a picture")
         assert "wide.png could not be read as a picture" in refusal(*condense)
         for path in (tmp_path / "pictures" / "dog").iterdir():

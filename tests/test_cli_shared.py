@@ -62,7 +62,7 @@ class TestOwnData:
         """How pictures were scaled and split is in the file, so that the test images are the same again."""
         pictures = save_pictures(tmp_path / "my pictures", size=10)
         out = tmp_path / "set.safetensors"
-        small = ["--factor", "1", "--real-batch", "4", "--size", "8", "--split-seed", "3"]
+        small = ["--factor", "1", "--real-batch", "4", "--resolution", "8", "--split-seed", "3"]
         here("condense", f"folder:{pictures}", "--out", out, *TINY, *small)
         found = read(out)
         assert found.images.shape == (2, 2, 1, 8, 8)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from mipset.condensing import checkpoint
-from mipset.condensing.assembly import assemble, run
+from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import Parts, Step, condense
 from mipset.condensing.learners import Learner
 from mipset.condensing.packing import pack
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 def last(recipe: Recipe, data: Dataset) -> Step:
-    *_, step = run(recipe, data)
+    *_, step = condense(assemble(recipe, data))
     return step
 
 
@@ -61,7 +61,7 @@ def test_basic_condensation_is_bit_identical_to_the_method_with_its_subset_loss_
     toy: Dataset, recipe: Recipe
 ) -> None:
     """Law 4."""
-    basic = pixels(recipe.replace(policy="none"), toy)
+    basic = pixels(recipe.replace(policy="baseline-c"), toy)
     off = recipe.replace(subset_weight=0.0, freeze="never")
     for policy in ("mdc", "mdc-per-class"):
         assert torch.equal(pixels(off.replace(policy=policy), toy), basic)
@@ -73,7 +73,7 @@ def test_basic_condensation_is_bit_identical_to_the_method_with_its_subset_loss_
 
 def test_nothing_but_the_base_loss_counts_in_the_first_outer_iteration(toy: Dataset, recipe: Recipe) -> None:
     once = recipe.replace(outer=1)
-    assert torch.equal(pixels(once.replace(policy="mdc"), toy), pixels(once.replace(policy="none"), toy))
+    assert torch.equal(pixels(once.replace(policy="mdc"), toy), pixels(once.replace(policy="baseline-c"), toy))
 
 
 def test_the_same_seed_gives_the_same_pixels_and_another_seed_others(toy: Dataset, recipe: Recipe) -> None:
@@ -94,7 +94,7 @@ def test_the_loss_falls(toy: Dataset, recipe: Recipe) -> None:
         def advance(self, theta: Network, number: int) -> None:
             pass
 
-    for policy in ("none", "every-prefix"):
+    for policy in ("baseline-c", "every-prefix"):
         still = recipe.replace(outer=1, inner=40, policy=policy, real_batch=20, match_augment="none", pixel_lr=1.0)
         parts = replace(assemble(still, toy, CPU), learner=Same())
         losses = [step.loss for step in condense(parts)]
@@ -110,7 +110,7 @@ def test_a_frozen_prefix_is_bit_identical_from_one_outer_iteration_to_the_next(
     """Law 3, in a run in which something is frozen."""
     longer = recipe.replace(outer=12, ipc=4, policy=policy, freeze=freeze, pixel_lr=0.5, seed=3)
     before, frozen, seen = None, [0, 0, 0], set()
-    for step in run(longer, toy):
+    for step in condense(assemble(longer, toy)):
         if not step.outer_done:
             continue
         S = step.parts.S.pixels
@@ -149,7 +149,7 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
                 frozen = max((m for m in chosen[c] if m < n), default=0)
                 S_c = S[:, c].clone().requires_grad_()
                 key = generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c)
-                draw = parts.augmentation.draw(key, parts.S.size)
+                draw = parts.augmentation.draw(key, parts.S.resolution)
                 x = draw(parts.S.decode(torch.cat([S_c[:frozen].detach(), S_c[frozen:]])))
                 B_c = draw(parts.sampler.sample(c, θ, number))
                 target = [g.detach() for g in gradients(B_c)]
@@ -176,7 +176,7 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
 @pytest.mark.parametrize("seed", [0, 1])
 def test_algorithm_1_by_the_book(toy: Dataset, recipe: Recipe, policy: str, seed: int) -> None:
     chosen = recipe.replace(ipc=4, outer=6, policy=policy, pixel_momentum=0.0, pixel_lr=0.1, seed=seed)
-    *_, step = run(chosen, toy)
+    *_, step = condense(assemble(chosen, toy))
     S, sizes = by_the_book(assemble(chosen, toy, CPU), per_class=policy == "mdc-per-class")
     found = step.parts.policy
     policies = found.policies if isinstance(found, PerClass) else (found,) * 3
@@ -203,7 +203,7 @@ def test_a_run_that_was_interrupted_equals_one_that_was_not(
     """Law 6, through a file."""
     longer = recipe.replace(outer=5, policy=policy, freeze=freeze, ipc=4, pixel_lr=0.5)
     file = tmp_path / "run.checkpoint"
-    for step in run(longer, toy):
+    for step in condense(assemble(longer, toy)):
         if step.t == done and step.outer_done:
             checkpoint.save(file, step, longer, toy.sha256, seconds=1.5)
     whole, parts = step.parts, assemble(longer, toy, CPU)
@@ -214,7 +214,7 @@ def test_a_run_that_was_interrupted_equals_one_that_was_not(
     assert resumed.parts.policy.state() == whole.policy.state()
 
 
-@pytest.mark.parametrize("policy", ["none", "every-prefix"])
+@pytest.mark.parametrize("policy", ["baseline-c", "every-prefix"])
 def test_classes_can_be_shared_out(toy: Dataset, recipe: Recipe, policy: str) -> None:
     """Law 6: what happens to a class does not depend on who updates the others."""
     chosen = recipe.replace(policy=policy)
@@ -242,23 +242,23 @@ def test_a_checkpoint_of_something_else_is_refused(toy: Dataset, recipe: Recipe,
 
 def test_a_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
     with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration .*--pixel-lr"):
-        last(recipe.replace(network_lr=1e30, policy="none", inner=6), toy)
+        last(recipe.replace(network_lr=1e30, policy="baseline-c", inner=6), toy)
 
 
 def test_a_run_can_start_from_given_images(toy: Dataset, recipe: Recipe) -> None:
     first = last(recipe, toy).parts.S.pixels.clone()
     still = recipe.replace(pixel_lr=0.0)
-    *_, step = run(still, toy, start=first)
+    *_, step = condense(assemble(still, toy, start=first))
     assert torch.equal(step.parts.S.pixels, first)
-    *_, step = run(still, toy, start=to_uint8(first))
+    *_, step = condense(assemble(still, toy, start=to_uint8(first)))
     torch.testing.assert_close(step.parts.S.pixels, to_uint8(first).float() / 255)
-    *_, step = run(recipe, toy, start=first.double())
+    *_, step = condense(assemble(recipe, toy, start=first.double()))
     assert not torch.equal(step.parts.S.pixels, first)
     with pytest.raises(SettingError, match=r"are \[2, 3, 3, 12, 12\], but \[3, 3, 3, 12, 12\] are condensed"):
-        next(run(recipe, toy, start=first[:2]))
+        next(condense(assemble(recipe, toy, start=first[:2])))
     for bad in (first + 1, first - 1, first * float("nan"), first.long()):
         with pytest.raises(SettingError, match="floats from 0 to 1"):
-            next(run(recipe, toy, start=bad))
+            next(condense(assemble(recipe, toy, start=bad)))
 
 
 def test_what_is_packed_is_what_was_condensed(toy: Dataset, recipe: Recipe) -> None:

@@ -634,7 +634,7 @@ def test_mixed_shapes_ask_for_a_size(tmp_path: Path) -> None:
     picture(9, width=8, height=4).save(tmp_path / "dog" / "02.png")
     with pytest.raises(DataError, match=r"00.png is 6x6, .*02.png is 4x8, height by width.*pass --size"):
         load(f"folder:{tmp_path}")
-    assert load(f"folder:{tmp_path}", size=5).shape == (3, 5, 5)
+    assert load(f"folder:{tmp_path}", resolution=5).shape == (3, 5, 5)
 
 
 def test_without_a_size_pictures_need_not_be_square(tmp_path: Path) -> None:
@@ -741,7 +741,7 @@ def test_a_folder_that_is_none_or_empty(tmp_path: Path) -> None:
 def test_a_size_below_one_cannot_be(tmp_path: Path) -> None:
     write_pictures(tmp_path, 3)
     with pytest.raises(SettingError, match="size of 0"):
-        load(f"folder:{tmp_path}", size=0)
+        load(f"folder:{tmp_path}", resolution=0)
 
 
 def test_reading_a_folder_reports_progress(tmp_path: Path) -> None:
@@ -974,14 +974,14 @@ def test_the_embedded_dataset_takes_no_path() -> None:
 
 
 def test_a_size_for_a_dataset_that_has_one(tmp_path: Path) -> None:
-    assert load("fashion-mini", size=28).shape == (1, 28, 28)
+    assert load("fashion-mini", resolution=28).shape == (1, 28, 28)
     with pytest.raises(SettingError, match=r"size of 32 .* fashion-mini are 28x28"):
-        load("fashion-mini", size=32)
+        load("fashion-mini", resolution=32)
     with pytest.raises(SettingError, match="cifar10 are 32x32"):
-        load("cifar10", size=64, home=tmp_path)
+        load("cifar10", resolution=64, home=tmp_path)
     load_npz(tmp_path, arrays())
     with pytest.raises(SettingError, match="are 4x5"):
-        load(f"npz:{tmp_path / 'own.npz'}", size=4)
+        load(f"npz:{tmp_path / 'own.npz'}", resolution=4)
 
 
 def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,19 +233,19 @@ def trained(batch, *team):
     return torch.cat([p.detach().flatten() for p in theta.parameters()]), gradients
 
 with joined() as team:
-    assert team.size == 3 and team.leads == (team.rank == 0)
+    assert team.processes == 3 and team.leads == (team.process == 0)
     for batch in (9, 7, 2, 1):  # even and uneven shares, and empty ones
         found, expected = trained(batch, team), trained(batch)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
         assert team.first(lambda: found[0].numpy().tobytes()) == found[0].numpy().tobytes()  # the same in all
-    whole = torch.full((2, 5), float(team.rank))
+    whole = torch.full((2, 5), float(team.process))
     team.complete(whole, team.share(range(5)), dim=1)
     assert whole.tolist() == [[0, 1, 1, 2, 2]] * 2
     odd = torch.tensor([0.1, float("nan"), 1e-40])
-    team.complete(odd, [team.rank])
+    team.complete(odd, [team.process])
     assert odd[0] == torch.tensor(0.1) and odd[1].isnan() and odd[2] == torch.tensor(1e-40)
     for content in (b"", b"x", bytes(range(256)) * 5000):
-        assert team.first(lambda: content if team.rank == 0 else 1 / 0) == content
+        assert team.first(lambda: content if team.process == 0 else 1 / 0) == content
     team.agree({"--seed": "0"})
     machine.chosen_device(argparse.Namespace(team=team, device="auto", threads=None))
     assert torch.get_num_threads() == max(1, machine._cores() // 3)
@@ -276,7 +276,7 @@ def test_alone_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
                 patch.setenv(name, "1")
             with joined() as team:
                 assert team is ALONE
-    assert (ALONE.rank, ALONE.size, ALONE.threads(8), ALONE.device("cuda:1")) == (0, 1, None, "cuda:1")
+    assert (ALONE.process, ALONE.processes, ALONE.threads(8), ALONE.device("cuda:1")) == (0, 1, None, "cuda:1")
 
 
 def test_more_processes_than_classes(toy: Dataset, recipe: Recipe) -> None:

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from mipset.condensing import assembly, checkpoint
-from mipset.condensing.assembly import first_pixels, run
+from mipset.condensing.assembly import assemble, first_pixels
+from mipset.condensing.condense import condense
 from mipset.condensing.packing import pack
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
@@ -76,7 +77,7 @@ def numbers(results: Sequence[Result]) -> dict[tuple[str, int, int, str], dict[i
 
 
 def condensed(recipe: Recipe, data: Dataset, start: torch.Tensor | None = None) -> Any:
-    *_, step = run(recipe, data, start=start)
+    *_, step = condense(assemble(recipe, data, start=start))
     return pack(step, recipe, data).images
 
 
@@ -106,7 +107,7 @@ class TestBaselines:
 
     def test_a_is_a_condensation_for_each_size(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         (found,) = finished(experiment(tmp_path, toy, recipe, "a"))
-        basic = recipe.replace(policy="none")
+        basic = recipe.replace(policy="baseline-c")
         files = [read(tmp_path / "out" / name) for name in found.files]
         assert [artifact.ipc for artifact in files] == [1, 2, 3]
         for artifact in files:
@@ -120,7 +121,7 @@ class TestBaselines:
         (name,) = found.files
         together = read(tmp_path / "out" / name)
         assert (together.recipe["ipc"], together.provenance["condensations"]) == (3, 3)
-        basic = recipe.replace(policy="none")
+        basic = recipe.replace(policy="baseline-c")
         starts = first_pixels(basic, toy)
         for rank, images in enumerate(read(tmp_path / "out" / name).images):
             alone = condensed(basic.replace(ipc=1), toy, starts[rank : rank + 1])
@@ -130,7 +131,7 @@ class TestBaselines:
     def test_c_is_one_condensation(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         (found,) = finished(experiment(tmp_path, toy, recipe, "c"))
         (name,) = found.files
-        assert np.array_equal(read(tmp_path / "out" / name).images, condensed(recipe.replace(policy="none"), toy))
+        assert np.array_equal(read(tmp_path / "out" / name).images, condensed(recipe.replace(policy="baseline-c"), toy))
         assert (found.condensations, found.images) == (1, 9)
 
     def test_passes_of_a_and_b_are_those_of_their_runs(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
@@ -144,7 +145,7 @@ class TestBaselines:
         self, tmp_path: Path, toy: Dataset, recipe: Recipe, condensations: list[Recipe]
     ) -> None:
         finished(experiment(tmp_path, toy, recipe, "c,a,b,yoco"))
-        basic = recipe.replace(policy="none")
+        basic = recipe.replace(policy="baseline-c")
         assert sorted(r.ipc for r in condensations) == [1, 1, 1, 2, 3]
         assert {r.replace(ipc=3) for r in condensations} == {basic}
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.condensing.assembly import first_pixels, run
+from mipset.condensing.assembly import assemble, first_pixels
 from mipset.condensing.condense import condense, update_class
 from mipset.condensing.growing import grown, in_order_of, recipe_of
 from mipset.condensing.packing import pack
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def condensed(recipe: Recipe, data: Dataset) -> Artifact:
-    *_, step = run(recipe, data)
+    *_, step = condense(assemble(recipe, data))
     return pack(step, recipe, data)
 
 

@@ -489,7 +489,7 @@ class TestCommand:
             ((path, *mdc, "--dataset", "fashion-mini", "--out", path, "--force"), "would overwrite the file itself"),
             ((path, *mdc, "--dataset", "cifar10", *new), "but those of cifar10 are 3 x 32 x 32"),
             ((path, *mdc, "--dataset", "cifar11", *new), "There is no dataset called 'cifar11'"),
-            ((path, *mdc, "--dataset", "fashion-mini", "--size", 32, *new), "A size of 32 was asked for"),
+            ((path, *mdc, "--dataset", "fashion-mini", "--resolution", 32, *new), "A size of 32 was asked for"),
             ((path, "--kind", "mdc", "--dataset", "fashion-mini", *new), "add --factor"),
             ((path, "--kind", "dc", "--dataset", "fashion-mini", *new), "--kind mdc is for those in [0, 1]"),
             ((path, "--kind", "kip", "--dataset", "fashion-mini", *new), "invalid choice: 'kip'"),

@@ -74,7 +74,7 @@ class TestSettings:
         c, mdc = methods("c,mdc")
         shared = {"period": 7, "outer": 9}
         assert mdc.recipe("demo", shared).period == 7
-        assert c.recipe("demo", shared) == RECIPES["demo"].recipe.replace(policy="none", outer=9)
+        assert c.recipe("demo", shared) == RECIPES["demo"].recipe.replace(policy="baseline-c", outer=9)
 
     def test_what_was_tuned_for_a_method_is_used_unless_something_else_is_asked_for(
         self, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +84,7 @@ class TestSettings:
         rates = {name: METHODS[name].recipe("demo", {}).pixel_lr for name in ("a", "b", "c", "mdc-no-freeze")}
         assert rates == {"a": 0.6, "b": 0.5, "c": 0.5, "mdc-no-freeze": 0.7}
         assert METHODS["mdc"].recipe("demo", {"pixel_lr": 0.1}).pixel_lr == 0.1
-        assert recipe("demo", policy="none").pixel_lr == 0.5
+        assert recipe("demo", policy="baseline-c").pixel_lr == 0.5
         assert (recipe("demo").pixel_lr, recipe("demo", outer=4).outer) == (0.7, 4)
         assert recipe("demo", policy="every-prefix").pixel_lr == Recipe().pixel_lr
 
@@ -108,7 +108,7 @@ class TestSettings:
 
 class TestWays:
     def test_the_condensations_of_each_baseline(self, recipe: Recipe) -> None:
-        basic = recipe.replace(policy="none")
+        basic = recipe.replace(policy="baseline-c")
 
         def runs(name: str) -> list[Run]:
             return METHODS[name].way.runs(basic, SIZES)
@@ -126,7 +126,7 @@ class TestWays:
 
     @pytest.mark.parametrize("init", ["mix", "noise"])
     def test_runs_of_baseline_b_start_from_different_images(self, toy: Dataset, recipe: Recipe, init: str) -> None:
-        r = recipe.replace(policy="none", init=init)
+        r = recipe.replace(policy="baseline-c", init=init)
         starts = [run.start(toy) for run in METHODS["b"].way.runs(r, SIZES)]
         assert torch.equal(torch.cat(starts), first_pixels(r, toy))
         assert not torch.equal(starts[0], starts[1])

@@ -61,7 +61,7 @@ def test_the_gradient_distance_of_every_size_is_what_the_objective_says_of_each_
 
 
 def test_feature_and_gradient_distances_leave_the_pixels_of_the_base_loss_alone(toy: Dataset, recipe: Recipe) -> None:
-    basic = assemble(recipe.replace(policy="none"), toy, CPU)
+    basic = assemble(recipe.replace(policy="baseline-c"), toy, CPU)
     for _ in condense(basic):
         pass
     for metric in ("feature", "gradient", "accuracy"):
@@ -124,7 +124,7 @@ def test_the_policy_chooses_what_the_metric_says_has_changed_the_most(toy: Datas
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("policy", ["none", "mdc", "every-prefix"])
+@pytest.mark.parametrize("policy", ["baseline-c", "mdc", "every-prefix"])
 def test_passes_are_those_that_a_run_takes(
     toy: Dataset, recipe: Recipe, metric: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,9 @@ NAMES = {
     "pack",
     "protocol",
     "read",
+    "assemble",
+    "condense",
     "recipe",
-    "run",
 }
 
 
@@ -94,7 +95,7 @@ def test_recipes_and_data_need_no_torch() -> None:
     assert without_torch(code) == "3 10"
 
 
-@pytest.mark.parametrize("name", ["Evaluation", "pack", "run"])
+@pytest.mark.parametrize("name", ["Evaluation", "assemble", "pack"])
 def test_what_needs_torch_says_what_to_type(name: str) -> None:
     """When it is asked for, or when it is called: in either way with the sentence."""
     code = f"""

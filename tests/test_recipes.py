@@ -103,7 +103,7 @@ def test_named_recipes() -> None:
     assert recipe("demo", seed=4).seed == 4
     for setting, value in [("period", 3), ("freeze", "never"), ("round_distances", 2), ("subset_weight", 2.0)]:
         with pytest.raises(SettingError, match=r"needs --policy mdc.*, not none"):
-            recipe("demo", policy="none", **{setting: value})
+            recipe("demo", policy="baseline-c", **{setting: value})
     assert recipe("demo", policy="every-prefix", subset_weight=0.5).size_weights[0] == 0.5
     with pytest.raises(SettingError, match="no recipe 'dmeo': choose demo, cifar10-cpu, fashion-mnist-cpu or paper"):
         recipe("dmeo")

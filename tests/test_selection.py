@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mipset.condensing.assembly import assemble, run
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
 from mipset.condensing.packing import pack
 from mipset.condensing.synthetic import join
 from mipset.data import Dataset
@@ -159,7 +160,7 @@ class TestSelect:
         assert len({artifact.images.tobytes() for artifact in made}) == 6
 
     def test_a_file_says_what_a_condensed_one_says(self, toy: Dataset, recipe: Recipe) -> None:
-        *_, step = run(recipe, toy)
+        *_, step = condense(assemble(recipe, toy))
         origin = {"size": None, "split_seed": 4}
         condensed, selected = pack(step, recipe, toy, origin), select("herding", recipe, toy, CPU, origin=origin)
         assert selected.recipe == condensed.recipe

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mipset.condensing.policies import (
+    BaselineC,
     EveryPrefix,
     FreezeRule,
-    FullSetOnly,
     MostLearnableSubset,
     NeverFreeze,
     PerClass,
@@ -106,7 +106,7 @@ def test_mdc_from_nothing_to_the_first_subset_to_the_most_learnable() -> None:
 def test_mdc_of_one_image_is_basic_condensation() -> None:
     policy = MostLearnableSubset(1)
     assert not any(policy.measures(t) for t in range(1, 300))
-    assert list(policy.weights(0)) == list(FullSetOnly(1).weights(0)) == [1]
+    assert list(policy.weights(0)) == list(BaselineC(1).weights(0)) == [1]
 
 
 def test_rounding_can_change_the_choice() -> None:
@@ -164,7 +164,7 @@ def test_a_note_says_what_was_decided() -> None:
     choose(policy, 2, [1, 2, 9, 0])
     assert policy.note() == "subset 3, frozen 1"
     assert PerClass((policy, policy)).note() == "subset 3, frozen 1"
-    assert FullSetOnly(4).note() == ""
+    assert BaselineC(4).note() == ""
 
 
 def test_every_prefix_weighs_as_given_and_refuses_nonsense() -> None:
@@ -194,4 +194,4 @@ class TestBalancedSteps:
         assert EveryPrefix((1.0, 1.0)).steps(0) is None
         assert EveryPrefix((1.0, 1.0), balanced=True).steps(0) == [1 / 3, 1.0]
         assert PerClass((EveryPrefix((1.0, 1.0), balanced=True),)).steps(0) == [1 / 3, 1.0]
-        assert FullSetOnly(2).steps(0) is MostLearnableSubset(2).steps(0) is None
+        assert BaselineC(2).steps(0) is MostLearnableSubset(2).steps(0) is None

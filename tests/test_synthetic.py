@@ -147,4 +147,4 @@ def test_training_images_are_normalised() -> None:
     S = synthetic(random(2, 3, 1, 4, 4))
     torch.testing.assert_close(S.decode(S.of_class(1)), (S.pixels[:, 1] - 0.5) / 0.25)
     assert S.of_class(1).requires_grad
-    assert (S.N, S.C, S.size) == (2, 3, (4, 4))
+    assert (S.N, S.C, S.resolution) == (2, 3, (4, 4))

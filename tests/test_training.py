@@ -52,7 +52,7 @@ def test_batches_are_normalised_from_bytes_or_floats(toy: Dataset) -> None:
     assert images.batch(torch.tensor([3, 4]))[1].tolist() == toy.train.labels[3:5].tolist()
     floats = Images(images.pixels.float() / 255, images.labels, images.mean, images.std)
     torch.testing.assert_close(floats.batch(slice(3, 5))[0], expected)
-    assert images.size == (12, 12)
+    assert images.resolution == (12, 12)
 
 
 def test_a_sampler_gives_images_of_its_class(toy: Dataset) -> None:

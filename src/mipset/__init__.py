@@ -1,7 +1,8 @@
 """mipset: condense a labelled image set once; every prefix of the result is a training set.
 
     load        a real dataset by name            recipe, Recipe   settings
-    run         condense; yields every step       pack             a step as an Artifact
+    assemble    the parts of a condensation       condense         Algorithm 1; yields every step
+    pack        a step as an Artifact
     read        a written file                    Artifact         what a file holds, `.prefix(n)`, `.write(path)`
     Evaluation  train and test every size         protocol         how: "quick" or "paper"
 
@@ -28,7 +29,8 @@ from mipset.errors import (
 )
 
 if TYPE_CHECKING:
-    from mipset.condensing.assembly import run
+    from mipset.condensing.assembly import assemble
+    from mipset.condensing.condense import condense
     from mipset.condensing.packing import pack
     from mipset.data import Dataset, load
     from mipset.evaluation.evaluate import Evaluation, Score
@@ -46,15 +48,16 @@ _HOME = {
     "Evaluation": "evaluation.evaluate",
     "Recipe": "settings.recipe",
     "Score": "evaluation.evaluate",
+    "assemble": "condensing.assembly",
+    "condense": "condensing.condense",
     "load": "data",
     "pack": "condensing.packing",
     "protocol": "settings.protocol",
     "read": "file.artifact",
     "recipe": "settings.catalogue",
-    "run": "condensing.assembly",
 }
 
-_NEEDS_TORCH = {"Evaluation", "Score", "pack", "run"}
+_NEEDS_TORCH = {"Evaluation", "Score", "assemble", "condense", "pack"}
 
 __all__ = [
     "Accuracy",
@@ -72,12 +75,13 @@ __all__ = [
     "RemoteError",
     "Score",
     "SettingError",
+    "assemble",
+    "condense",
     "load",
     "pack",
     "protocol",
     "read",
     "recipe",
-    "run",
 ]
 
 

@@ -15,11 +15,27 @@ MipsetError             anything below; the command line prints it as one senten
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+
+_NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")
 
 
 class MipsetError(Exception):
-    """Base of every error that mipset raises on purpose. The message is a sentence with a next step."""
+    """Base of every error that mipset raises on purpose. The message is a sentence with a next step.
+
+    A message writes the name of a setting or an argument in backticks, as Python knows it: "`pixel_lr` cannot be -1".
+    `settings` lists these names, and `naming` writes them in another way: the command line as "--pixel-lr".
+    """
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names in backticks, in the order in which the message mentions them first."""
+        return tuple(dict.fromkeys(_NAME.findall(str(self))))
+
+    def naming(self, write: Callable[[str], str | None]) -> str:
+        """The message, with every name in backticks as `write` gives it; None leaves it as it is."""
+        return _NAME.sub(lambda match: write(match[1]) or match[0], str(self))
 
 
 class SettingError(MipsetError):

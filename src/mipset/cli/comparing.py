@@ -42,8 +42,8 @@ def add(verbs: Verbs) -> None:
     verb.add_argument(
         "--methods",
         metavar="NAMES",
-        default="c,mdc,every-prefix",
-        help="such as c,mdc:pixel-lr=0.03,a; `mipset methods` lists them (default: c,mdc,every-prefix)",
+        default="baseline-c,mdc,every-prefix",
+        help="such as baseline-c,mdc:pixel-lr=0.03; `mipset methods` lists them (default: baseline-c,mdc,every-prefix)",
     )
     verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations for each method (default: 1)")
     verb.add_argument("--out", metavar="DIR", type=Path, help="folder of the results (default: compare-RECIPE)")
@@ -125,7 +125,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
     given = given_settings(chosen, without=LEFT_TO_METHODS)
     first = given.pop("seed", 0)
     device = chosen_device(chosen)
-    real = load(dataset or RECIPES[name].dataset, chosen.size, chosen.split_seed)
+    real = load(dataset or RECIPES[name].dataset, chosen.resolution, chosen.split_seed)
     remark = ""
     if chosen.held_out is not None:
         real = real.held_out(chosen.held_out, 0)
@@ -137,7 +137,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         data=real,
         methods=asked,
         seeds=range(first, first + chosen.seeds),
-        sizes=asked_sizes(chosen.sizes, ipc),
+        sizes=asked_sizes(chosen.resolutions, ipc),
         protocol=chosen_protocol(chosen),
         networks=chosen.networks,
         architectures=chosen.evaluate_with.split(",") if chosen.evaluate_with else (),
@@ -147,7 +147,7 @@ def _experiment(chosen: argparse.Namespace) -> Experiment:
         device=device,
         workers=workers(chosen, device),
         remark=remark,
-        origin={"size": chosen.size, "split_seed": chosen.split_seed, "held_out": chosen.held_out},
+        origin={"size": chosen.resolution, "split_seed": chosen.split_seed, "held_out": chosen.held_out},
     )
     engine = Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells, anew=True))
     return replace(experiment, engine=engine)

@@ -93,8 +93,8 @@ def condense(chosen: argparse.Namespace) -> None:
         raise SettingError("--init and --start both say what to start from: leave one out.")
     recipe = _recipe(chosen)
     device = chosen_device(chosen)
-    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
-    real = load(chosen.dataset, **loaded_with)
+    loaded_with = {"size": chosen.resolution, "split_seed": chosen.split_seed}
+    real = load(chosen.dataset, chosen.resolution, chosen.split_seed)
     from mipset.condensing.assembly import assemble
     from mipset.condensing.checkpoint import Kept
     from mipset.condensing.packing import pack

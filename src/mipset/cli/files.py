@@ -201,8 +201,10 @@ def import_(chosen: argparse.Namespace) -> None:
     published = open_published(chosen.file, chosen.labels, chosen.experiment)
     for labels in published.files[1:]:
         refuse_to_destroy(chosen.out, labels)
-    loaded_with = {"size": chosen.size, "split_seed": chosen.split_seed}
-    about = (facts(chosen.dataset) if chosen.size is None else None) or load(chosen.dataset, **loaded_with)
+    loaded_with = {"size": chosen.resolution, "split_seed": chosen.split_seed}
+    about = (facts(chosen.dataset) if chosen.resolution is None else None) or load(
+        chosen.dataset, chosen.resolution, chosen.split_seed
+    )
     found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)
     found.artifact.write(chosen.out)
     print(

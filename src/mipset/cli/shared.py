@@ -55,7 +55,7 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
 
 def add_data_flags(verb: Parser) -> None:
     """How `load` reads pictures."""
-    verb.add_argument("--size", metavar="PIXELS", type=int, help="scale and crop the pictures of folder:PATH")
+    verb.add_argument("--resolution", metavar="PIXELS", type=int, help="scale and crop the pictures of folder:PATH")
     verb.add_argument(
         "--split-seed",
         metavar="S",
@@ -147,13 +147,13 @@ def refuse_to_destroy(out: Path, source: Path, flag: str = "--out") -> None:
         raise SettingError(f"{flag} {out} would overwrite the file itself: choose another name.")
 
 
-def load(name: str, size: int | None, split_seed: int) -> Dataset:
+def load(name: str, resolution: int | None, split_seed: int) -> Dataset:
     """A real dataset, with a bar where that takes long."""
     from mipset.data import load
 
     at_least(0, split_seed=split_seed)
     with Stages() as stages:
-        return load(name, size=size, seed=split_seed, progress=stages)
+        return load(name, resolution=resolution, seed=split_seed, progress=stages)
 
 
 def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: str = "add --data {}") -> Dataset:
@@ -162,11 +162,11 @@ def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: 
     name = chosen.data or origin.get("dataset")
     if not isinstance(name, str):
         raise SettingError(f"{path} does not say where its real images are: {ask.format('DATASET')}.")
-    size, split_seed = origin.get("size"), origin.get("split_seed", 0)
-    if not isinstance(size, int | None) or not isinstance(split_seed, int):
-        raise ArtifactError(f"{path} is damaged: its provenance has size {size!r}, split_seed {split_seed!r}.")
+    resolution, split_seed = origin.get("size"), origin.get("split_seed", 0)
+    if not isinstance(resolution, int | None) or not isinstance(split_seed, int):
+        raise ArtifactError(f"{path} is damaged: its provenance has size {resolution!r}, split_seed {split_seed!r}.")
     try:
-        real = load(name, size, split_seed)
+        real = load(name, resolution, split_seed)
     except MipsetError as error:
         if chosen.data or ":" not in name:
             raise

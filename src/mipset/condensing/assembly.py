@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mipset.condensing.checks import check_fit
-from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.condense import Parts
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.metrics import AccuracyDifference, FeatureDistance, GradientDistance, Metric
 from mipset.condensing.objectives import L1, Distance, GradientMatching, Objective, RowCosine, Squared
 from mipset.condensing.policies import (
+    BaselineC,
     EveryPrefix,
     FreezeRule,
-    FullSetOnly,
     Held,
     MostLearnableSubset,
     NeverFreeze,
@@ -52,7 +52,7 @@ def policy(r: Recipe, classes: int, held: Sequence[int] = ()) -> Policy:
         return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, least, classes)
 
     makers: dict[str, Callable[[], Policy]] = {
-        "none": lambda: FullSetOnly(r.ipc),
+        "baseline-c": lambda: BaselineC(r.ipc),
         "mdc": lambda: mdc(min(least), moving),
         "mdc-per-class": lambda: PerClass(tuple(map(mdc, least))),
         "every-prefix": lambda: EveryPrefix(r.size_weights, balanced=r.steps == "balanced"),
@@ -112,22 +112,24 @@ def training_rule(r: Recipe) -> TrainingRule:
 def assemble(
     r: Recipe,
     data: Dataset,
-    device: torch.device,
+    device: torch.device | str = "cpu",
     start: Tensor | None = None,
     engine: Engine | None = None,
     team: Team = ALONE,
 ) -> Parts:
     """The parts of Algorithm 1 for this recipe and these data, as one process of a team needs them.
 
-    `start` holds first pixels in place of the recipe's, `engine` computes networks in place of plain torch.
+    `start` holds first pixels in place of the recipe's. `engine` computes networks: plain torch by default;
+    `mipset.nn.engines.native()` is several times faster on a CPU.
     """
 
     check_fit(r, data)
-    if team.size > data.classes:
+    if team.processes > data.classes:
         raise SettingError(
-            f"{team.size} processes cannot share {data.classes} classes: start {data.classes} or fewer in all."
+            f"{team.processes} processes cannot share {data.classes} classes: start {data.classes} or fewer in all."
         )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
+    device = torch.device(device)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     form, build = formation(r.factor), network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine)
     first = first_pixels(r, data) if start is None else given_pixels(start, (r.ipc, data.classes, *data.shape))
@@ -183,18 +185,3 @@ def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not (start.dtype == torch.uint8 or start.is_floating_point()) or not bool(((first >= 0) & (first <= 1)).all()):
         raise SettingError("the images to start from must be bytes, or floats from 0 to 1.")
     return first
-
-
-def run(
-    r: Recipe,
-    data: Dataset,
-    device: str = "cpu",
-    start: Tensor | None = None,
-    engine: Engine | None = None,
-) -> Iterator[Step]:
-    """Condense `data` by the recipe, from given first pixels if there are any: yields after every inner iteration.
-
-    `engine=native()`, of mipset.engines, is several times faster than plain torch on a CPU, once it has been compiled.
-    """
-
-    return condense(assemble(r, data, torch.device(device), start, engine))

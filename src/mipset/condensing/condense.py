@@ -110,7 +110,7 @@ def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Ten
     every = measured and parts.metric.every_size
     sizes = [n for n in range(1, S.N + 1) if every or w[n - 1] or n == S.N]  # the whole is always asked about
     B_c, S_c = parts.sampler.sample(c, θ, parts.number(t, e)), S.of_class(c)
-    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.size)
+    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution)
     target = objective.target(θ, draw(B_c), c)
     match = objective.distances(θ, draw(S.decode(S_c)), c, target, [n * S.formation.images for n in sizes])
     loss = match.distances @ match.distances.new_tensor([w[n - 1] for n in sizes])

@@ -129,7 +129,7 @@ class Policy(ABC):
 
 
 @dataclass(frozen=True)
-class FullSetOnly(Policy):
+class BaselineC(Policy):
     """Only the whole set counts: basic condensation, the paper's Baseline C."""
 
     N: int

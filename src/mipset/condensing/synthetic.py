@@ -213,7 +213,7 @@ class Synthetic:
         return self.pixels.shape[1]
 
     @property
-    def size(self) -> tuple[int, int]:
+    def resolution(self) -> tuple[int, int]:
         """Height and width of an image."""
         return self.pixels.shape[3], self.pixels.shape[4]
 

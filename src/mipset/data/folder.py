@@ -26,12 +26,12 @@ Files = dict[str, list[Path]]  # the pictures of every class, both in sorted ord
 Decode = Callable[[Path], Images]
 
 
-def read(name: str, path: Path, size: int | None, seed: int, report: Report) -> Dataset:
+def read(name: str, path: Path, resolution: int | None, seed: int, report: Report) -> Dataset:
     """The dataset in `path`, called `name`.
 
     Either `path` holds train and one of test, val or valid, each with one sub-folder per class; or it holds
-    the classes itself, and a fifth of every class, drawn by `seed`, becomes the test split. With a `size`,
-    the centred square of every picture is scaled to `size` x `size`.
+    the classes itself, and a fifth of every class, drawn by `seed`, becomes the test split. With a `resolution`,
+    the centred square of every picture is scaled to `resolution` x `resolution`.
     """
     if not path.is_dir():
         raise DataError(f"{name}: {path} is not a folder: correct the path.")
@@ -44,31 +44,31 @@ def read(name: str, path: Path, size: int | None, seed: int, report: Report) -> 
     if test_folder is None or not train_folder.is_dir():
         files = _classes(path)
         held = stratified(_labels(files), tuple(files), HELD_OUT, seed)  # fails before the long part
-        whole = _decode(name, [files], _decoder(size), report)[0]
+        whole = _decode(name, [files], _decoder(resolution), report)[0]
         splits = [whole.at(~held), whole.at(held)]
     else:
         files = _classes(train_folder)
         tests = _classes(test_folder)
         _same_classes(name, train_folder, files, test_folder, tests)
-        splits = _decode(name, [files, tests], _decoder(size), report)
+        splits = _decode(name, [files, tests], _decoder(resolution), report)
     mean, std = statistics(splits[0].images)
     return validate(Dataset(name, splits[0], splits[1], tuple(files), mean, std))
 
 
-def square(picture: Picture, size: int) -> Picture:
-    """The centred square of a picture, scaled to `size` x `size`.
+def square(picture: Picture, resolution: int) -> Picture:
+    """The centred square of a picture, scaled to `resolution` x `resolution`.
 
-    This is what scaling the shorter side to `size` and cropping the rest gives, without ever making the
+    This is what scaling the shorter side to `resolution` and cropping the rest gives, without ever making the
     longer side longer than it is.
     """
     from PIL.Image import Resampling
 
-    if picture.size == (size, size):
+    if picture.size == (resolution, resolution):
         return picture
     width, height = picture.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
-    return picture.resize((size, size), Resampling.BICUBIC, box=(left, top, left + side, top + side))
+    return picture.resize((resolution, resolution), Resampling.BICUBIC, box=(left, top, left + side, top + side))
 
 
 def _test_folder(path: Path) -> Path | None:
@@ -119,10 +119,10 @@ def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path
             )
 
 
-def _decoder(size: int | None) -> Decode:
+def _decoder(resolution: int | None) -> Decode:
     """A function that decodes one file to [ch, h, w]: one channel where the file is grey, else three."""
-    if size is not None and size < 1:
-        raise SettingError(f"An image size of {size} cannot be: choose a whole number of pixels from 1 upwards.")
+    if resolution is not None and resolution < 1:
+        raise SettingError(f"`resolution` cannot be {resolution}: choose a whole number of pixels from 1 upwards.")
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -135,7 +135,7 @@ def _decoder(size: int | None) -> Decode:
                 if picture.mode.startswith(MORE_THAN_8_BITS):
                     raise ValueError(f"its mode {picture.mode} has more than 8 bits per value")
                 picture = picture.convert("L" if picture.mode in GREY else "RGB")
-                pixels = np.asarray(picture if size is None else square(picture, size))
+                pixels = np.asarray(picture if resolution is None else square(picture, resolution))
         except Exception as error:  # decoders raise whatever broken bytes lead them to
             raise DataError(
                 f"{path} could not be read as a picture ({error}): repair, convert or remove the file."
@@ -158,7 +158,7 @@ def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> li
             if image.shape[1:] != first[1]:
                 raise DataError(
                     f"{name}: the pictures have different shapes ({first[0]} is {by(first[1])}, {path} is "
-                    f"{by(image.shape[1:])}, height by width): pass --size to scale them."
+                    f"{by(image.shape[1:])}, height by width): give `resolution` to scale them."
                 )
             images.append(image)
             report("reading pictures", len(images), total)

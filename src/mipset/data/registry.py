@@ -40,7 +40,7 @@ class Entry:
 def load(
     name: str,
     *,
-    size: int | None = None,
+    resolution: int | None = None,
     seed: int = 0,
     home: Path | None = None,
     progress: Report | None = None,
@@ -48,7 +48,7 @@ def load(
     """The dataset called `name`: fashion-mini, cifar10, fashion-mnist, mnist, folder:PATH or npz:PATH.
 
     The published ones are looked for in the cache folder (`home`, or what `mipset.data.home()` says), or at
-    PATH with cifar10:PATH and the like. `size` is the height and width to scale the pictures of a folder to.
+    PATH with cifar10:PATH and the like. `resolution` is the height and width to scale the pictures of a folder to.
     `seed` draws the test split of a folder or file that has none. `progress(stage, done, total)` is called
     while a folder is read.
     """
@@ -65,13 +65,13 @@ def load(
         raise DataError(f"{name!r} names a home folder that is not here: write the whole path.") from error
     resolved = f"{kind}:{place}" if place is not None else kind
     if kind == "folder" and place is not None:
-        return folder.read(resolved, place, size, seed, progress or store.silent)
+        return folder.read(resolved, place, resolution, seed, progress or store.silent)
     if kind == "npz" and place is not None:
         dataset = npz.read(resolved, place, seed)
-        _check_size(resolved, dataset.shape, size)
+        _check_resolution(resolved, dataset.shape, resolution)
         return dataset
     known = SHELVES[kind].known if kind in SHELVES else FASHION_MINI
-    _check_size(resolved, known.shape, size)
+    _check_resolution(resolved, known.shape, resolution)
     if kind == FASHION_MINI.name:
         return embedded.read()
     return SHELVES[kind].open(resolved, place or _find(kind, home))
@@ -104,11 +104,11 @@ def _how(name: str) -> str:
     return f"run mipset data fetch {name}, or load it from a folder with its official files as {name}:PATH"
 
 
-def _check_size(name: str, shape: tuple[int, int, int], size: int | None) -> None:
-    if size is not None and shape[1:] != (size, size):
+def _check_resolution(name: str, shape: tuple[int, int, int], resolution: int | None) -> None:
+    if resolution is not None and shape[1:] != (resolution, resolution):
         raise SettingError(
-            f"A size of {size} was asked for, but the images of {name} are {shape[1]}x{shape[2]} and only "
-            "pictures in a folder are scaled: leave the size out or use folder:PATH."
+            f"`resolution` {resolution} was asked for, but the images of {name} are {shape[1]}x{shape[2]} and only "
+            "pictures in a folder are scaled: leave it out or use folder:PATH."
         )
 
 

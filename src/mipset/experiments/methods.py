@@ -170,7 +170,7 @@ class Method:
         return settled(name, (self.kind,), {**read, **self.settings})
 
 
-def _method(kind: str, text: str, way: Way | None = None, policy: str = "none", **settings: Any) -> Method:
+def _method(kind: str, text: str, way: Way | None = None, policy: str = "baseline-c", **settings: Any) -> Method:
     return Method(kind, kind, way or OneRun(), {"policy": policy, **settings}, text)
 
 
@@ -179,9 +179,9 @@ NEVER_AGAIN = 10**9  # a Δt longer than any run: the first choice stays
 METHODS = {
     method.kind: method
     for method in (
-        _method("a", "Baseline A: a condensation for each size", RunPerSize()),
-        _method("b", "Baseline B: condensations of size 1 from different real images", RunPerRank()),
-        _method("c", "Baseline C: one condensation, subsets by prefix"),
+        _method("baseline-a", "Baseline A: a condensation for each size", RunPerSize()),
+        _method("baseline-b", "Baseline B: condensations of size 1 from different real images", RunPerRank()),
+        _method("baseline-c", "Baseline C: one condensation, subsets by prefix"),
         _method("mdc", "the paper's method, frozen as in its release (ratchet)", policy="mdc"),
         _method("mdc-predecessor", "frozen as in the paper's equation", policy="mdc", freeze="predecessor"),
         _method("mdc-no-freeze", "ablation: sizes are compared, nothing is frozen", policy="mdc", freeze="never"),
@@ -213,17 +213,17 @@ METHODS = {
 }
 
 GROUPS = {
-    "baselines": ("a", "b", "c", "mdc"),
-    "ablation": ("c", "mdc-smallest", "mdc-no-freeze", "mdc", "mdc-predecessor"),
-    "metrics": ("c", "mdc", "mdc-gradient", "mdc-accuracy"),
-    "class-wise": ("c", "mdc", "mdc-per-class"),
-    "policies": ("c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-plain"),
-    "selections": ("c", "random", "herding", "k-center", "yoco"),
+    "baselines": ("baseline-a", "baseline-b", "baseline-c", "mdc"),
+    "ablation": ("baseline-c", "mdc-smallest", "mdc-no-freeze", "mdc", "mdc-predecessor"),
+    "metrics": ("baseline-c", "mdc", "mdc-gradient", "mdc-accuracy"),
+    "class-wise": ("baseline-c", "mdc", "mdc-per-class"),
+    "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-plain"),
+    "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
 }
 
 
 def methods(text: str) -> list[Method]:
-    """`c,mdc:pixel-lr=0.03,ablation` as methods; a group stands for its methods, settings follow behind colons."""
+    """`baseline-c,mdc:pixel-lr=0.03,ablation` as methods; a group stands for its methods."""
     listed: list[str] = []
     for part in text.split(","):
         name = part.strip()

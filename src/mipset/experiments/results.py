@@ -24,7 +24,7 @@ from mipset.errors import ArtifactError, printable
 from mipset.file.artifact import Accuracy
 from mipset.units import byte_count, duration
 
-BASE = "c"  # the method that others are compared with, as in the paper
+BASE = "baseline-c"  # the method that others are compared with, as in the paper
 
 
 @dataclass(frozen=True)

@@ -42,17 +42,17 @@ ENDED = "another process of this run has ended or does not answer"
 class Team(ABC):
     """The processes of one run, as one of them sees it."""
 
-    rank: int  # of this process
-    size: int  # of the team
+    process: int  # the number of this process, from 0
+    processes: int  # how many there are
 
     @property
     def leads(self) -> bool:
         """Whether this is the process that prints and writes files."""
-        return self.rank == 0
+        return self.process == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
         """This process's part of `items`: a stretch, no longer than another's by more than one, and maybe empty."""
-        return items[len(items) * self.rank // self.size : len(items) * (self.rank + 1) // self.size]
+        return items[len(items) * self.process // self.processes : len(items) * (self.process + 1) // self.processes]
 
     @abstractmethod
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
@@ -75,7 +75,7 @@ class Team(ABC):
         for name, value in settings.items():
             if theirs.get(name) != value:
                 raise SettingError(
-                    f"process {self.rank} has {name} {value}, but process 0 has {theirs.get(name)}: "
+                    f"process {self.process} has {name} {value}, but process 0 has {theirs.get(name)}: "
                     f"start every process of a run with the same command, version and data."
                 )
 
@@ -99,8 +99,8 @@ class Team(ABC):
 class Alone(Team):
     """One process, which has everything."""
 
-    rank: int = 0
-    size: int = 1
+    process: int = 0
+    processes: int = 1
 
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
         pass
@@ -133,10 +133,10 @@ class Processes(Team):
         import torch.distributed.nn  # imported later, its default arguments would hold on to the connections for ever
         from torch.distributed.rendezvous import rendezvous
 
-        self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        self.local_rank = int(environment.get("LOCAL_RANK", "0"))
-        self.local_size = int(environment.get("LOCAL_WORLD_SIZE", "1"))
-        self.machine = environment.get("GROUP_RANK", str(self.rank))
+        self.process, self.processes = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        self.local_process = int(environment.get("LOCAL_RANK", "0"))
+        self.local_processes = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        self.machine = environment.get("GROUP_RANK", str(self.process))
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)  # while torch waits for the others, Python cannot answer a signal
         self._gpus = torch.cuda.is_available() and dist.is_nccl_available()
@@ -144,12 +144,14 @@ class Processes(Team):
         backend = "cpu:gloo,cuda:nccl" if self._gpus else "gloo"
         try:
             self._store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
-            dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.size, timeout=TIMEOUT)
+            dist.init_process_group(
+                backend, store=self._store, rank=self.process, world_size=self.processes, timeout=TIMEOUT
+            )
         except (RuntimeError, ValueError, OSError) as error:
             at = f"{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
             raise TeamError(
-                f"process {self.rank} of {self.size} did not meet the others at {at}: start all of them with torchrun, "
-                f"and see that the machines reach each other."
+                f"process {self.process} of {self.processes} did not meet the others at {at}: "
+                f"start all of them with torchrun, and see that the machines reach each other."
             ) from error
         for number in SIGNALS:
             signal.signal(number, self._stop)
@@ -189,23 +191,23 @@ class Processes(Team):
         return bytes(passed)
 
     def threads(self, cores: int) -> int | None:
-        return max(1, cores // self.local_size)
+        return max(1, cores // self.local_processes)
 
     def device(self, name: str) -> str:
         import torch
 
         kind, _, number = name.partition(":")
-        if kind != "cuda" or self.local_size == 1:
+        if kind != "cuda" or self.local_processes == 1:
             return name
         if number:
-            raise SettingError(f"--device {name} is one GPU for {self.local_size} processes: choose cuda, or cpu.")
-        if torch.cuda.device_count() < self.local_size:
+            raise SettingError(f"--device {name} is one GPU for {self.local_processes} processes: choose cuda, or cpu.")
+        if torch.cuda.device_count() < self.local_processes:
             raise SettingError(
-                f"this machine has {torch.cuda.device_count()} GPUs for {self.local_size} processes: "
+                f"this machine has {torch.cuda.device_count()} GPUs for {self.local_processes} processes: "
                 f"start fewer with --nproc-per-node, or add --device cpu."
             )
-        torch.cuda.set_device(self.local_rank)
-        return f"cuda:{self.local_rank}"
+        torch.cuda.set_device(self.local_process)
+        return f"cuda:{self.local_process}"
 
     def last_words(self, sentence: str) -> str | None:
         self._ignore_signals()
@@ -215,12 +217,12 @@ class Processes(Team):
             if not self._gpus:  # leaving nccl may wait for the others; it ends with the process
                 self.leave()
             self._joined = False
-            end = time.monotonic() + PATIENCE_SECONDS * (self.local_rank > 0)
+            end = time.monotonic() + PATIENCE_SECONDS * (self.local_process > 0)
             while time.monotonic() < end and not self._store.check([claim]):
                 time.sleep(0.05)
             mine = self._store.add(claim, 1) == 1
         except RuntimeError:  # whoever kept the store has ended
-            return sentence if self.local_rank == 0 else None
+            return sentence if self.local_process == 0 else None
         there, _, reason = written.partition("\n")
         return (reason if there == here else f"on {there}: {reason}") if mine else None
 

@@ -49,7 +49,7 @@ class Images:
         return len(self.labels)
 
     @property
-    def size(self) -> tuple[int, int]:
+    def resolution(self) -> tuple[int, int]:
         """Height and width."""
         return self.pixels.shape[2], self.pixels.shape[3]
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from mipset.errors import SettingError, choices
 from mipset.settings.architecture import NETWORKS, WITH_BATCH_NORM
 
-POLICIES = ("none", "mdc", "mdc-per-class", "every-prefix")
+POLICIES = ("baseline-c", "mdc", "mdc-per-class", "every-prefix")
 STEPS = ("balanced", "plain")
 METRICS = ("feature", "gradient", "accuracy")
 FREEZE_RULES = ("ratchet", "predecessor", "never")
@@ -39,7 +39,7 @@ class Recipe:
     """Everything that decides what a condensation gives, beside the data."""
 
     ipc: int = _setting(10, "N, stored images per class", least=1)
-    policy: str = _setting("mdc", "which sizes count: none is the paper's Baseline C", among=POLICIES)
+    policy: str = _setting("mdc", "which sizes count; baseline-c: the whole set only", among=POLICIES)
     period: int = _setting(100, "Δt, outer iterations between two selections (mdc)", least=1)
     freeze: str = _setting(
         "ratchet", "as released, as in the paper's equation, or not at all (mdc)", among=FREEZE_RULES
