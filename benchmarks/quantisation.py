@@ -24,7 +24,7 @@ from mipset.nn.engines import native
 from mipset.nn.memory import keep_freed_memory
 from mipset.nn.training import Images
 from mipset.settings.catalogue import RECIPES
-from mipset.settings.recipe import POLICIES
+from mipset.settings.choices import POLICIES
 
 SIZES = (1, 2, 5, 10)
 Pairs = dict[int, list[tuple[float, float]]]

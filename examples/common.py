@@ -1,4 +1,4 @@
-"""What the examples share: the flag `--toy`, settings of minutes or of seconds, and one condensation."""
+"""Shared by all examples: the option `--toy`, the settings of an example, and one condensation."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from mipset import Artifact, Dataset, Recipe, assemble, condense, load, pack, pr
 from mipset.data import Split
 from mipset.errors import NoCompilerError
 from mipset.nn.engines import Engine, native
-from mipset.nn.networks import Network, fresh, network_builder
+from mipset.nn.networks import Network, builder, fresh
+from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, key
 from mipset.nn.training import Images
 from mipset.settings.protocol import Protocol
 
 CPU = torch.device("cpu")
-BRIEF = {"ipc": 3, "width": 4, "depth": 2, "outer": 1, "inner": 1, "real_batch": 4, "train_batch": 8}
+TOY_RECIPE = {"ipc": 3, "width": 4, "depth": 2, "outer": 1, "inner": 1, "real_batch": 4, "train_batch": 8}
+TOY_PROTOCOL = {"epochs": 1, "least_steps": 2}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Fashion-MNIST in small, the recipe `demo`, the protocol `quick`; as a toy, hardly any of each."""
+    """The embedded dataset, the recipe `demo` and the protocol `quick`. A toy uses a tiny part of each."""
 
     toy: bool
 
     def __post_init__(self) -> None:
         if self.toy:
-            torch.set_num_threads(1)  # it is too small to share out
+            torch.set_num_threads(1)  # more threads make such small work slower
 
     @cached_property
     def data(self) -> Dataset:
-        """5,000 training and 2,000 test images of clothes, which come with mipset."""
+        """The dataset that is embedded in mipset: 5,000 training images and 2,000 test images of clothes."""
         data = load("fashion-mini")
         if not self.toy:
             return data
@@ -44,22 +46,22 @@ class Setting:
         return replace(data, train=train, test=test)
 
     @property
-    def changes(self) -> dict[str, Any]:
-        """What a toy changes in a recipe."""
-        return BRIEF if self.toy else {}
+    def recipe_changes(self) -> dict[str, Any]:
+        """The settings of the recipe that a toy changes."""
+        return TOY_RECIPE if self.toy else {}
 
     @property
     def recipe(self) -> Recipe:
-        """How to condense: every prefix counts."""
-        return recipe("demo", policy="every-prefix", **self.changes)
+        """The recipe `demo` with the policy `every-prefix`."""
+        return recipe("demo", policy="every-prefix", **self.recipe_changes)
 
     def protocol(self, **changes: Any) -> Protocol:
-        """How to train on what was condensed."""
-        return protocol("quick", **{**changes, **({"epochs": 1, "least_steps": 2} if self.toy else {})})
+        """The protocol `quick` with some changes. The settings of a toy win over them."""
+        return protocol("quick", **{**changes, **(TOY_PROTOCOL if self.toy else {})})
 
     @cached_property
     def engine(self) -> Engine:
-        """Our own kernels where they can be compiled, which a toy does not wait for."""
+        """The compiled kernels. A toy, or a machine without a compiler, uses plain torch."""
         try:
             return Engine() if self.toy else native()
         except NoCompilerError:
@@ -67,29 +69,29 @@ class Setting:
 
     @property
     def network(self) -> Network:
-        """A new network, the same one every time, that knows all classes."""
+        """A new network for all classes, with the same first weights each time."""
         r, data = self.recipe, self.data
-        build = network_builder(r.network, data.shape, data.classes, r.width, r.depth, self.engine)
+        build = builder(r.architecture, data.shape, data.classes, self.engine)
         return fresh(build, key(0, Purpose.EVALUATION_NETWORK), CPU)
 
     def images(self, split: Split) -> Images:
-        """Real images as a network is given them."""
-        pixels = torch.from_numpy(split.images).float() / 255
+        """Real images in the form that a network learns from."""
+        pixels = to_unit(torch.from_numpy(split.images))
         return Images.of(pixels, torch.from_numpy(split.labels), self.data.mean, self.data.std, CPU)
 
     def condensed(self, data: Dataset) -> Artifact:
-        """The training images of `data` as a set whose every prefix is one."""
+        """Condense the training images of `data`. Every prefix of the result is a training set."""
         *_, last = condense(assemble(self.recipe, data, engine=self.engine))
         return pack(last, self.recipe, data)
 
 
 def repeated(images: Images, count: int) -> Images:
-    """So many images: all of them, again and again."""
+    """Repeat the images until there are `count`."""
     return images.at(torch.arange(len(images)).repeat(-(-count // len(images)))[:count])
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """What reads an argument that is a whole number, none below the least."""
+    """A converter for an argument that must be a whole number of at least `least`."""
 
     def number(text: str) -> int:
         if int(text) < least:
@@ -99,8 +101,8 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
-def parser(text: str | None) -> ArgumentParser:
-    """Arguments of a script with this docstring."""
-    found = ArgumentParser(description=text, formatter_class=RawDescriptionHelpFormatter)
-    found.add_argument("--toy", action="store_true", help="seconds instead of minutes, and numbers that mean nothing")
-    return found
+def argument_parser(docstring: str | None) -> ArgumentParser:
+    """A parser for a script with this docstring, with the option `--toy`."""
+    parser = ArgumentParser(description=docstring, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--toy", action="store_true", help="a tiny example; its results have no meaning")
+    return parser

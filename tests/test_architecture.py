@@ -29,7 +29,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "display": {"errors", "file", "io", "units", "numpy"},
     "nn": {"errors", "io", "settings", "torch"},
     "condensing": {"__init__", "data", "errors", "file", "io", "nn", "settings", "numpy", "torch"},
-    "exchange": {"__init__", "condensing", "display", "errors", "file", "io", "numpy", "torch"},
+    "exchange": {"__init__", "condensing", "display", "errors", "file", "io", "nn", "numpy", "torch"},
     "evaluation": {"condensing", "data", "errors", "file", "nn", "settings", "numpy", "torch"},
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "settings", "units"),

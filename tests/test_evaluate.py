@@ -72,7 +72,7 @@ def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
 def test_classes_are_told_by_their_names(toy: Dataset, artifact: Artifact) -> None:
     """Whatever their order in the file and in the data."""
     (known,) = Evaluation(artifact, toy, SHORT, SMALL).scores([8], networks=1)
-    other = toy.in_order(("c", "a", "b"))
+    other = toy.with_class_order(("c", "a", "b"))
     evaluation = Evaluation(artifact, other, SHORT, SMALL)
     assert evaluation.score(8, 0) == known
     (point,) = evaluation.curve([known])
@@ -135,7 +135,7 @@ def test_defaults_are_those_of_the_networks_themselves() -> None:
     assert Architecture() == Architecture.named("convnet")
     for name, kind in {"convnet": ConvNet, "resnet": ResNet, "resnet-ap": ResNetAP, "densenet": DenseNet}.items():
         given = inspect.signature(kind).parameters
-        assert (given["width"].default, given["depth"].default) == NETWORKS[name]
+        assert Architecture(name, given["width"].default, given["depth"].default) == Architecture.named(name)
     with pytest.raises(SettingError, match="no network 'vgg': choose convnet, resnet, resnet-ap or densenet"):
         Architecture.named("vgg")
 

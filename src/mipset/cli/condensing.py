@@ -35,7 +35,7 @@ from mipset.units import duration
 if TYPE_CHECKING:
     import torch
 
-    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.condense import Step
     from mipset.condensing.costs import Cost
     from mipset.data import Dataset
@@ -96,9 +96,9 @@ def condense(chosen: argparse.Namespace) -> None:
     loaded_with = {"size": chosen.resolution, "split_seed": chosen.split_seed}
     real = load(chosen.dataset, chosen.resolution, chosen.split_seed)
     from mipset.condensing.assembly import assemble
-    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.packing import pack
-    from mipset.settings.recipe import flag_of
+    from mipset.cli.parser import flag_of
 
     first, origin = _first_pixels(chosen.start, recipe, real)
     engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
@@ -112,7 +112,7 @@ def condense(chosen: argparse.Namespace) -> None:
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
     )
-    kept = Kept(_waiting(chosen), parts, recipe, sources, str(engine))
+    kept = CheckpointedRun(_waiting(chosen), parts, recipe, sources, str(engine))
     packed = partial(pack, r=recipe, data=real, origin=made_by)
     _carry_out(chosen, f"condensing {real.name}", kept, packed, f"\nnext: mipset evaluate {chosen.out}")
 
@@ -124,7 +124,7 @@ def _waiting(chosen: argparse.Namespace) -> Path:
 
 
 def _carry_out(
-    chosen: argparse.Namespace, title: str, kept: Kept, packed: Callable[[Step], Artifact], ending: str
+    chosen: argparse.Namespace, title: str, kept: CheckpointedRun, packed: Callable[[Step], Artifact], ending: str
 ) -> None:
     """Condense, or go on from a checkpoint, with a bar; write what the last step is packed as, and say so."""
     if chosen.resume:
@@ -238,7 +238,7 @@ def grow(chosen: argparse.Namespace) -> None:
     refuse_to_overwrite(chosen)
     artifact = read(chosen.file)
     device = chosen_device(chosen)
-    from mipset.condensing.checkpoint import Kept
+    from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
 
     loaded = dataset_of(chosen, chosen.file, artifact)
@@ -246,7 +246,7 @@ def grow(chosen: argparse.Namespace) -> None:
     recipe = recipe_of(artifact, chosen.recipe, **given_settings(chosen))
     engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
     parts = grown(artifact, real, recipe, device, engine)
-    kept = Kept(_waiting(chosen), parts, recipe, real.identity + _digest(artifact), str(engine))
+    kept = CheckpointedRun(_waiting(chosen), parts, recipe, real.identity + _digest(artifact), str(engine))
     origin = {"sha256": loaded.sha256, "engine": str(engine)}  # of the data as they are, not in the order of the file
     packed = partial(pack_grown, artifact, r=recipe, data=real, origin=origin)
     _carry_out(chosen, f"growing {chosen.file.stem}", kept, packed, f"; those of {chosen.file} are unchanged")
@@ -255,7 +255,7 @@ def grow(chosen: argparse.Namespace) -> None:
 def recipes(chosen: argparse.Namespace) -> None:
     """List the named recipes with their dataset and what they promise, or every setting of one."""
     from mipset.settings.catalogue import RECIPES, recipe
-    from mipset.settings.recipe import flag_of
+    from mipset.cli.parser import flag_of
 
     if chosen.name is None:
         for name, named in RECIPES.items():

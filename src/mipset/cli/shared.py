@@ -41,7 +41,8 @@ def add_verb(verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None],
 
 def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     """A flag for every setting of a recipe, of which `given_settings` tells those that were typed."""
-    from mipset.settings.recipe import Recipe, flag_of
+    from mipset.cli.parser import flag_of
+    from mipset.settings.recipe import Recipe
 
     group = verb.add_argument_group("settings", "each in place of what the recipe says")
     for f in fields(Recipe):
@@ -97,7 +98,7 @@ def chosen_protocol(chosen: argparse.Namespace) -> Protocol:
 
 def at_least(least: int, **values: int | None) -> None:
     """Refuse numbers that are too small, by the names of their flags; None is one that was not given."""
-    from mipset.settings.recipe import flag_of
+    from mipset.cli.parser import flag_of
 
     for name, value in values.items():
         if value is not None and value < least:
@@ -133,7 +134,7 @@ def refuse_to_overwrite(chosen: argparse.Namespace, name: str = "out") -> None:
     The FILE of a verb that reads one is not written over, not even with it.
     """
     from mipset.io.files import refuse_to_overwrite
-    from mipset.settings.recipe import flag_of
+    from mipset.cli.parser import flag_of
 
     out, flag = getattr(chosen, name), flag_of(name)
     if "file" in chosen:
@@ -153,7 +154,7 @@ def load(name: str, resolution: int | None, split_seed: int) -> Dataset:
 
     at_least(0, split_seed=split_seed)
     with Stages() as stages:
-        return load(name, resolution=resolution, seed=split_seed, progress=stages)
+        return load(name, resolution=resolution, seed=split_seed, report=stages)
 
 
 def dataset_of(chosen: argparse.Namespace, path: Path, artifact: Artifact, ask: str = "add --data {}") -> Dataset:

@@ -1,8 +1,11 @@
-"""Assembly: how a recipe becomes the parts of Algorithm 1."""
+"""Assembly: from the names in a recipe to the parts of Algorithm 1.
+
+Each table below has one entry for every name in settings/choices.py. A new part needs a name there and an entry here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +20,7 @@ from mipset.condensing.policies import (
     BaselineC,
     EveryPrefix,
     FreezeRule,
-    Held,
+    FrozenPrefix,
     MostLearnableSubset,
     NeverFreeze,
     PerClass,
@@ -32,80 +35,94 @@ from mipset.errors import SettingError
 from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine
-from mipset.nn.networks import Network, network_builder
+from mipset.nn.networks import Network, builder
+from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
 from mipset.settings.recipe import Recipe
 
+Build = Callable[[], Network]
 
-def policy(r: Recipe, classes: int, held: Sequence[int] = ()) -> Policy:
-    """The policy that the recipe names, before it has decided anything.
 
-    Where the first images of each class are `held`, a size is chosen only if it can still change in some class, and by
-    the classes that can.
+def _mdc(r: Recipe, least: int, classes: list[int] | None = None) -> MostLearnableSubset:
+    decimals = None if r.round_distances < 0 else r.round_distances
+    return MostLearnableSubset(r.ipc, r.period, FREEZE_RULES[r.freeze], r.subset_weight, decimals, least, classes)
+
+
+def _mdc_of_all_classes(r: Recipe, least: Sequence[int]) -> Policy:
+    return _mdc(r, min(least), [c for c, size in enumerate(least) if size <= r.ipc])
+
+
+def _mdc_of_each_class(r: Recipe, least: Sequence[int]) -> Policy:
+    return PerClass(tuple(_mdc(r, size) for size in least))
+
+
+def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
+    schedule = Schedule(r.metric_epochs, r.train_batch, even=True)
+    return AccuracyDifference(build, real, training_rule(r), schedule, r.seed)
+
+
+def _real_tiles(r: Recipe, data: Dataset) -> Tensor:
+    pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
+    return from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, formation(r.factor))
+
+
+def _noise(r: Recipe, data: Dataset) -> Tensor:
+    return from_noise((r.ipc, data.classes, *data.shape), r.seed)
+
+
+# A policy is made from the recipe and, for each class, the smallest size that can still change.
+POLICIES: Mapping[str, Callable[[Recipe, Sequence[int]], Policy]] = {
+    "baseline-c": lambda r, least: BaselineC(r.ipc),
+    "mdc": _mdc_of_all_classes,
+    "mdc-per-class": _mdc_of_each_class,
+    "every-prefix": lambda r, least: EveryPrefix(r.size_weights, balanced=BALANCED[r.steps]),
+}
+FREEZE_RULES: Mapping[str, FreezeRule] = {
+    "ratchet": Ratchet(),
+    "predecessor": Predecessor(),
+    "never": NeverFreeze(),
+}
+METRICS: Mapping[str, Callable[[Recipe, Build, Images], Metric]] = {
+    "feature": lambda r, build, real: FeatureDistance(r.ipc, DISTANCES[r.distance]),
+    "gradient": lambda r, build, real: GradientDistance(),
+    "accuracy": _accuracy,
+}
+DISTANCES: Mapping[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
+INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset], Tensor]] = {"mix": _real_tiles, "noise": _noise}
+BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
+HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
+
+
+def policy(r: Recipe, classes: int, frozen: Sequence[int] = ()) -> Policy:
+    """The policy that the recipe names, before its first decision.
+
+    `frozen` is the number of images of each class that must never change. Then a size is chosen only if it can still
+    change in some class, and only the classes where it can are compared.
     """
-
-    least = [1 + images for images in held or [0] * classes]
-    moving = [c for c in range(classes) if least[c] <= r.ipc]
-
-    def mdc(least: int, classes: list[int] | None = None) -> MostLearnableSubset:
-        decimals = None if r.round_distances < 0 else r.round_distances
-        return MostLearnableSubset(r.ipc, r.period, _freeze_rule(r), r.subset_weight, decimals, least, classes)
-
-    makers: dict[str, Callable[[], Policy]] = {
-        "baseline-c": lambda: BaselineC(r.ipc),
-        "mdc": lambda: mdc(min(least), moving),
-        "mdc-per-class": lambda: PerClass(tuple(map(mdc, least))),
-        "every-prefix": lambda: EveryPrefix(r.size_weights, balanced=r.steps == "balanced"),
-    }
-    found = makers[r.policy]()
-    return Held(found, tuple(held), r.ipc) if held else found
+    least = [1 + images for images in frozen or [0] * classes]
+    chosen = POLICIES[r.policy](r, least)
+    return FrozenPrefix(chosen, tuple(frozen), r.ipc) if frozen else chosen
 
 
-def _freeze_rule(r: Recipe) -> FreezeRule:
-
-    rules: dict[str, FreezeRule] = {
-        "ratchet": Ratchet(),
-        "predecessor": Predecessor(),
-        "never": NeverFreeze(),
-    }
-    return rules[r.freeze]
-
-
-def _distance(r: Recipe) -> Distance:
-
-    distances: dict[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
-    return distances[r.distance]
-
-
-def metric(r: Recipe, build: Callable[[], Network], real: Images) -> Metric:
-    """What sizes are compared by, as the recipe names it; the networks of `build` may be trained for it."""
-
-    makers: dict[str, Callable[[], Metric]] = {
-        "feature": lambda: FeatureDistance(r.ipc, _distance(r)),
-        "gradient": GradientDistance,
-        "accuracy": lambda: AccuracyDifference(
-            build, real, training_rule(r), Schedule(r.metric_epochs, r.train_batch, even=True), r.seed
-        ),
-    }
-    return makers[r.metric]()
+def metric(r: Recipe, build: Build, real: Images) -> Metric:
+    """How sizes are compared; the metric `accuracy` trains networks of `build`."""
+    return METRICS[r.metric](r, build, real)
 
 
 def objective(r: Recipe) -> Objective[Any]:
-    """What makes synthetic images like real ones, as the recipe names it."""
-
-    return GradientMatching(_distance(r))
+    """The distance between synthetic and real images that is minimised."""
+    return GradientMatching(DISTANCES[r.distance])
 
 
 def training_rule(r: Recipe) -> TrainingRule:
     """How the network learns between inner iterations."""
-
     return TrainingRule(
         r.network_lr,
         r.network_momentum,
         r.network_decay,
         augmentation(r.train_augment),
         r.cutmix,
-        half=r.train_precision == "bfloat16",
+        half=HALF[r.train_precision],
     )
 
 
@@ -117,33 +134,43 @@ def assemble(
     engine: Engine | None = None,
     team: Team = ALONE,
 ) -> Parts:
-    """The parts of Algorithm 1 for this recipe and these data, as one process of a team needs them.
+    """The parts of Algorithm 1 for this recipe and these data: give them to `condense`.
 
-    `start` holds first pixels in place of the recipe's. `engine` computes networks: plain torch by default;
-    `mipset.nn.engines.native()` is several times faster on a CPU.
+    `start` replaces the first pixels of the recipe. `engine` computes networks: plain torch by default;
+    `mipset.nn.engines.native()` is several times faster on a CPU. `team` is the processes that share the run.
     """
-
     check_fit(r, data)
     if team.processes > data.classes:
         raise SettingError(
-            f"{team.processes} processes cannot share {data.classes} classes: start {data.classes} or fewer in all."
+            f"{team.processes} processes cannot share {data.classes} classes. Start {data.classes} or fewer processes."
         )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     device = torch.device(device)
     real = Images.of(pixels, labels, data.mean, data.std, device)
-    form, build = formation(r.factor), network_builder(r.network, data.shape, data.classes, r.width, r.depth, engine)
+    members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
     first = first_pixels(r, data) if start is None else given_pixels(start, (r.ipc, data.classes, *data.shape))
+    S = Synthetic(
+        first.to(device),
+        formation(r.factor),
+        data.mean,
+        data.std,
+        rate=r.scaled_pixel_lr(data.shape[1:]),
+        momentum=r.pixel_momentum,
+    )
+    return connect(r, S, real, members, builder(r.architecture, data.shape, data.classes, engine), team)
+
+
+def connect(
+    r: Recipe, S: Synthetic, real: Images, members: Sequence[Tensor], build: Build, team: Team = ALONE
+) -> Parts:
+    """The parts that the recipe names, around S and the real images; `members` are the real images of each class.
+
+    Only shapes matter here, so the tensors may be on the device "meta" (costs.py).
+    """
     return Parts(
-        S=Synthetic(
-            first.to(device),
-            form,
-            data.mean,
-            data.std,
-            rate=r.scaled_pixel_lr(data.shape[1:]),
-            momentum=r.pixel_momentum,
-        ),
+        S=S,
         objective=objective(r),
-        sampler=ShuffledEpochs(real, data.classes, r.real_batch, r.seed),
+        sampler=ShuffledEpochs(real, members, r.real_batch, r.seed),
         learner=TrainedOnReal(
             build,
             real,
@@ -155,33 +182,31 @@ def assemble(
             life=r.life,
             team=team,
         ),
-        policy=policy(r, data.classes),
+        policy=policy(r, S.C),
         augmentation=augmentation(r.match_augment),
         metric=metric(r, build, real),
         T=r.outer,
         E=r.inner,
         seed=r.seed,
-        classes=team.share(range(data.classes)),
+        classes=team.share(range(S.C)),
         team=team,
     )
 
 
 def first_pixels(r: Recipe, data: Dataset) -> Tensor:
-    """What the recipe starts from, [N, C, ch, h, w]; a smaller set starts from a prefix of it."""
-
+    """The first pixels by the recipe, [N, C, ch, h, w]; those of a smaller set are a prefix of them."""
     check_fit(r, data)
-    if r.init == "noise":
-        return from_noise((r.ipc, data.classes, *data.shape), r.seed)
-    pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
-    return from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, formation(r.factor))
+    return INITIALISATIONS[r.init](r, data)
 
 
 def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """First pixels that were given, bytes or floats in [0, 1], as floats."""
-
+    """First pixels that the caller gives, bytes or floats in [0, 1], as floats."""
     if tuple(start.shape) != shape:
-        raise SettingError(f"the images to start from are {list(start.shape)}, but {list(shape)} are condensed.")
-    first = start.float() / 255 if start.dtype == torch.uint8 else start.float().clone()
+        raise SettingError(
+            f"`start` has the shape {list(start.shape)}, but the condensed set has {list(shape)}. "
+            f"Give images for the same classes, with as many images per class and pixels."
+        )
+    first = to_unit(start) if start.dtype == torch.uint8 else start.float().clone()
     if not (start.dtype == torch.uint8 or start.is_floating_point()) or not bool(((first >= 0) & (first <= 1)).all()):
-        raise SettingError("the images to start from must be bytes, or floats from 0 to 1.")
+        raise SettingError(f"`start` has values of type {start.dtype}: they must be uint8, or floats from 0 to 1.")
     return first

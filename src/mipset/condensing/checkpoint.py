@@ -17,13 +17,13 @@ import torch
 from mipset.condensing.condense import Parts, Step, condense
 from mipset.errors import ArtifactError, SettingError
 from mipset.io.files import write_whole
-from mipset.settings.recipe import Recipe, flag_of
+from mipset.settings.recipe import Recipe
 
 SECONDS = 30.0  # between two checkpoints
 
 
 @dataclass
-class Kept:
+class CheckpointedRun:
     """A run that leaves a checkpoint in `path` now and then, and goes on from the one that it finds there."""
 
     path: Path
@@ -102,7 +102,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
     for name, value in asdict(recipe).items():
         if was.get(name) != value:
             raise SettingError(
-                f"the checkpoint {path} was made with {flag_of(name)} {was.get(name)}, not {value}: "
+                f"the checkpoint {path} was made with `{name}` {was.get(name)}, not {value}: "
                 f"use the same settings, or leave out --resume to start anew."
             )
     if made_by != engine:

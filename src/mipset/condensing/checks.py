@@ -6,7 +6,7 @@ import numpy as np
 
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.file.artifact import cuts
+from mipset.file.description import tiles_fit
 from mipset.settings.recipe import Recipe
 
 
@@ -32,6 +32,6 @@ def check_fit(r: Recipe, data: Dataset) -> None:
 
 def check_cut(factor: int, shape: tuple[int, int, int]) -> None:
     """Refuse tiles without a pixel, of stored images [ch, h, w]."""
-    if not cuts(factor, shape[1:]):
+    if not tiles_fit(factor, shape[1:]):
         size = f"{shape[1]} x {shape[2]}"
         raise SettingError(f"--factor {factor} does not cut images of {size} pixels: choose a smaller one.")

@@ -28,7 +28,7 @@ from mipset.condensing.objectives import Target
 from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.augment import augmentation
 from mipset.nn.engines import Engine
-from mipset.nn.networks import Network, network_builder
+from mipset.nn.networks import Network, builder
 from mipset.nn.training import Images
 from mipset.settings.recipe import Recipe
 
@@ -167,7 +167,7 @@ def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Pass
     meta = torch.device("meta")
     with meta:
         real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), meta)
-    build = network_builder(r.network, shape, classes, r.width, r.depth)
+    build = builder(r.architecture, shape, classes)
     measured = sum(policy(r, classes).measures(t) for t in range(1, r.outer + 1))
     return metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
 
@@ -189,7 +189,7 @@ def timed(
     whole = cost(r, shape, classes, 0)
     part = _cut(r, whole)
     small = whole if part is r else cost(part, shape, classes, 0)
-    build = network_builder(r.network, shape, classes, r.width, r.depth, engine)
+    build = builder(r.architecture, shape, classes, engine)
     steps = _Steps(part, shape, classes, device, build)
     step = _best(steps.train, steps.wait) * whole.step_flops / small.step_flops
     match = _best(lambda: steps.distances(steps.target()), steps.wait) * whole.match_flops / small.match_flops
@@ -235,7 +235,7 @@ class _Steps:
     ) -> None:
         self._size = shape[1:]
         level = (0.5,) * shape[0]
-        build = build or network_builder(r.network, shape, classes, r.width, r.depth)
+        build = build or builder(r.architecture, shape, classes)
         with torch.random.fork_rng(devices=[]), device:
             self.theta = build()
             self._real, self._learned = (

@@ -8,7 +8,6 @@ other bytes than before, and a device reads the file anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -20,7 +19,9 @@ from mipset.condensing.packing import pack
 from mipset.data import Dataset
 from mipset.errors import SettingError, choices
 from mipset.file.artifact import Artifact
+from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
+from mipset.nn.pixels import to_unit
 from mipset.settings.catalogue import RECIPES, check_read, recipe
 from mipset.settings.recipe import Recipe
 
@@ -47,7 +48,7 @@ def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
     """The same data, the classes of the file first, so that they keep their labels, and normalised as in the file."""
     data.check_source_of(artifact.images.shape[2:], artifact.class_names)
     new = [name for name in data.class_names if name not in artifact.class_names]
-    return replace(data.in_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
+    return replace(data.with_class_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
 
 
 def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, engine: Engine | None = None) -> Parts:
@@ -71,19 +72,19 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
             f"condensed: give weights that do, such as 1:60,{r.ipc}:40."
         )
     start = first_pixels(r, data)
-    start[:N, :C] = torch.from_numpy(artifact.images.copy()).float() / 255
+    start[:N, :C] = to_unit(torch.from_numpy(artifact.images.copy()))
     held = tuple(N if c < C else 0 for c in range(data.classes))
     parts = assemble(r, data, device, start, engine)
     moving = [c for c in parts.classes if held[c] < r.ipc]
     return replace(parts, policy=policy(r, data.classes, held), classes=moving)
 
 
-def pack_grown(artifact: Artifact, step: Step, r: Recipe, data: Dataset, origin: Mapping[str, Any]) -> Artifact:
+def pack_grown(artifact: Artifact, step: Step, r: Recipe, data: Dataset, origin: Provenance) -> Artifact:
     """What was grown from the file, with what is still known of it: where it comes from, and how good its sizes are.
 
     `origin` is as for `recipes.pack`.
     """
     larger = pack(step, r, data)
-    known = {**artifact.provenance, **larger.provenance, **origin, "grown_from": artifact.ipc}
+    known: Provenance = {**artifact.provenance, **larger.provenance, **origin, "grown_from": artifact.ipc}
     accuracy = artifact.accuracy if data.class_names == artifact.class_names else ()
     return replace(larger, provenance=known, accuracy=accuracy)

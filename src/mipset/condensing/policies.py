@@ -216,7 +216,7 @@ class MostLearnableSubset(Policy):
 
 
 @dataclass(frozen=True)
-class Held(Policy):
+class FrozenPrefix(Policy):
     """Another policy, beside which the first images of each class stay as they are: those that were published."""
 
     policy: Policy

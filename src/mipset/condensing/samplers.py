@@ -1,8 +1,9 @@
-"""Samplers: which real images of a class are looked at."""
+"""Samplers: which real images of a class are compared with the synthetic ones."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -20,11 +21,13 @@ class Sampler(ABC):
 
 
 class ShuffledEpochs(Sampler):
-    """All images of a class in shuffled order, batch by batch, then all over again (IDC)."""
+    """All images of a class in shuffled order, batch by batch; then a new order (IDC).
 
-    def __init__(self, images: Images, classes: int, batch: int, seed: int) -> None:
-        self.images, self.batch, self.seed = images, batch, seed
-        self.members = [(images.labels == c).nonzero().squeeze(1) for c in range(classes)]
+    `members[c]` are the indices of the images of class c.
+    """
+
+    def __init__(self, images: Images, members: Sequence[Tensor], batch: int, seed: int) -> None:
+        self.images, self.members, self.batch, self.seed = images, members, batch, seed
 
     def sample(self, c: int, theta: Network, number: int) -> Tensor:
         members = self.members[c]

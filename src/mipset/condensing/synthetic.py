@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mipset.errors import SettingError
+from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, generator
 from mipset.nn.training import Images, normalise
 
@@ -147,7 +148,7 @@ def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
 
     The decoded image j of a class is the real image j, so a smaller set is initialised like a prefix of a larger one.
     """
-    ranks = [form.encode(images[: ipc * form.images].float() / 255) for images in class_images]
+    ranks = [form.encode(to_unit(images[: ipc * form.images])) for images in class_images]
     return torch.stack(ranks, dim=1)
 
 
@@ -169,11 +170,6 @@ def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], st
     classes = torch.arange(stored.shape[1], device=stored.device).repeat(stored.shape[0])
     labels = classes.repeat_interleave(form.images)
     return Images.of(form.decode(stored.flatten(0, 1)), labels, mean, std, stored.device)
-
-
-def to_uint8(pixels: Tensor) -> Tensor:
-    """What is shipped: [0, 1] rounded to the nearest of 256 grey levels."""
-    return (pixels.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
 
 
 class Synthetic:

@@ -18,6 +18,7 @@ from torch import Tensor
 from mipset.condensing.synthetic import Formation, formation
 from mipset.data import Dataset
 from mipset.file.artifact import Artifact
+from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, permutation
 
 BLOCK = 2048  # real images that are compared at a time
@@ -57,7 +58,7 @@ def audit(artifact: Artifact, data: Dataset, seed: int = 0, progress: Report | N
     form = formation(artifact.factor)
     real = torch.from_numpy(data.train.images)
     drawn = permutation(len(real), seed, Purpose.AUDIT)[:SAMPLE]
-    stored = form.decode(torch.from_numpy(artifact.images.copy()).flatten(0, 1).float() / 255)
+    stored = form.decode(to_unit(torch.from_numpy(artifact.images.copy()).flatten(0, 1)))
     by_tile = stored.reshape(-1, form.images, stored[0].numel())
     groups = _alike(form, data.shape[1:])
     found, usual = [], []
@@ -87,7 +88,7 @@ def _alike(form: Formation, size: tuple[int, int]) -> list[list[int]]:
 
 def _shown(form: Formation, tile: int, images: Tensor) -> Tensor:
     """Real images [n, ch, h, w] in bytes as this tile of a file would show them, flat."""
-    return form.shown(images.float() / 255, tile).flatten(1)
+    return form.shown(to_unit(images), tile).flatten(1)
 
 
 def _report(progress: Report, number: int, groups: int, share: float) -> None:
@@ -122,7 +123,7 @@ def pairs(artifact: Artifact, data: Dataset, found: list[Nearest]) -> np.ndarray
     form = formation(artifact.factor)
     shown = []
     for one in found:
-        stored = torch.from_numpy(artifact.images[one.rank - 1, one.label].copy())[None].float()
-        decoded = form.decode(stored / 255)[one.tile - 1].mul(255).round().to(torch.uint8).numpy()
+        stored = torch.from_numpy(artifact.images[one.rank - 1, one.label].copy())[None]
+        decoded = to_uint8(form.decode(to_unit(stored))[one.tile - 1]).numpy()
         shown.append(np.stack([decoded, data.train.images[one.row]]))
     return np.stack(shown)

@@ -22,10 +22,12 @@ from mipset.condensing.costs import training_flops
 from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
-from mipset.file.artifact import Accuracy, Artifact
+from mipset.file.artifact import Artifact
+from mipset.file.description import Accuracy
 from mipset.nn.engines import Engine
 from mipset.nn.memory import keep_freed_memory
-from mipset.nn.networks import fresh, network_builder
+from mipset.nn.networks import builder, fresh
+from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, key
 from mipset.nn.training import Images, accuracy, fit, rule_of, schedule_of
 from mipset.settings.architecture import Architecture
@@ -58,7 +60,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self.data.check_source_of(self.artifact.images.shape[2:])
-        self.data.in_order(self.artifact.class_names)
+        self.data.with_class_order(self.artifact.class_names)
 
     @property
     def network(self) -> Architecture:
@@ -82,14 +84,13 @@ class Evaluation:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol
         train = self.training_set(size)
-        a = self.network
-        build = network_builder(a.name, self.data.shape, self.data.classes, a.width, a.depth, self.engine)
+        build = builder(self.network, self.data.shape, self.data.classes, self.engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
             pass
         if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
             raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
-        asked = self.data.in_order(self.artifact.class_names).test
+        asked = self.data.with_class_order(self.artifact.class_names).test
         pixels, labels = torch.from_numpy(asked.images), torch.from_numpy(asked.labels)
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
@@ -122,15 +123,15 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
 
 
 @cache
-def learning_flops(a: Architecture, shape: tuple[int, int, int], classes: int) -> int:
+def learning_flops(architecture: Architecture, shape: tuple[int, int, int], classes: int) -> int:
     """Of a network that learns from one image [ch, h, w]."""
-    return training_flops(network_builder(a.name, shape, classes, a.width, a.depth), shape)
+    return training_flops(builder(architecture, shape, classes), shape)
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:
     """The training images in a file: every stored image decoded, class by class within a rank."""
     stored = torch.from_numpy(artifact.images.copy()).to(device)  # [n, C, ch, h, w]
-    return training_images(stored.float() / 255, formation(artifact.factor), artifact.mean, artifact.std)
+    return training_images(to_unit(stored), formation(artifact.factor), artifact.mean, artifact.std)
 
 
 Job = tuple[int, int, int]  # which evaluation, which size, which network

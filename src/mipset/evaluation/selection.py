@@ -25,13 +25,16 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.checks import check_fit
 from mipset.condensing.metrics import Passes
 from mipset.condensing.packing import as_artifact
-from mipset.condensing.synthetic import cut, formation, from_real, join, to_uint8
+from mipset.condensing.synthetic import cut, formation, from_real, join
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError, choices
 from mipset.evaluation.evaluate import decoded
-from mipset.file.artifact import Artifact, Pixels
+from mipset.file.artifact import Artifact
+from mipset.file.pixels import Pixels
+from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
-from mipset.nn.networks import Network, fresh, network_builder
+from mipset.nn.networks import Network, builder, fresh
+from mipset.nn.pixels import to_uint8
 from mipset.nn.randomness import Purpose, key, permutation
 from mipset.nn.training import TEST_BATCH, Images, class_scores, fit, last_features, rule_of, schedule_of
 from mipset.settings.architecture import Architecture
@@ -93,7 +96,7 @@ def select(
     device: torch.device,
     engine: Engine | None = None,
     *,
-    origin: Mapping[str, int | str | None] | None = None,
+    origin: Provenance | None = None,
     progress: Report | None = None,
 ) -> Artifact:
     """The first `r.ipc * r.factor²` real images of an order in each class, stored as a condensed set stores its own.
@@ -211,9 +214,9 @@ def _errors_while_learning(
     progress: Report | None,
 ) -> tuple[Tensor, Tensor]:
     """The error of every decoded image after every epoch [epochs, n], and how many were classified correctly then."""
-    images, a = decoded(artifact, device), Architecture.of(artifact.recipe)
+    images, architecture = decoded(artifact, device), Architecture.of(artifact.recipe)
     classes, channels, height, width = artifact.images.shape[1:]
-    build = network_builder(a.name, (channels, height, width), classes, a.width, a.depth, engine)
+    build = builder(architecture, (channels, height, width), classes, engine)
     theta = fresh(build, key(seed, Purpose.EVALUATION_NETWORK, *ADDRESS), device)
     schedule = schedule_of(protocol, len(images))
     errors, right = [], []

@@ -34,10 +34,11 @@ from torch import Tensor
 
 from mipset import __version__
 from mipset.condensing.checks import check_cut
-from mipset.condensing.packing import public_name
-from mipset.condensing.synthetic import cut, join, to_uint8
+from mipset.condensing.synthetic import cut, join
 from mipset.errors import ArtifactError, SettingError, choices
 from mipset.file.artifact import Artifact
+from mipset.file.provenance import Provenance, public_name
+from mipset.nn.pixels import to_uint8
 
 KINDS = ("mdc", "dc")
 ORDERS = ("tiles", "images")
@@ -128,7 +129,7 @@ def as_artifact(
     *,
     factor: int | None = None,
     order: str | None = None,
-    origin: Mapping[str, int | str | None] | None = None,
+    origin: Provenance | None = None,
 ) -> Imported:
     """The set as one of ours. `factor` is f of an mdc file, and `order` what its prefixes are prefixes of.
 

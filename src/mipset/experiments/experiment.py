@@ -26,7 +26,7 @@ import torch
 
 from mipset import __version__
 from mipset.condensing.assembly import assemble
-from mipset.condensing.checkpoint import Kept
+from mipset.condensing.checkpoint import CheckpointedRun
 from mipset.condensing.checks import check_fit
 from mipset.condensing.costs import Cost, cost, measuring_passes, passes, timed
 from mipset.condensing.metrics import Passes
@@ -41,7 +41,8 @@ from mipset.io.files import write_whole
 from mipset.nn.engines import Engine
 from mipset.settings.architecture import Architecture
 from mipset.settings.protocol import Protocol
-from mipset.settings.recipe import ONLY_FOR, Recipe, flag_of
+from mipset.settings.choices import ONLY_FOR
+from mipset.settings.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Experiment:
                 raise SettingError(f"--methods {same} and {method.name} are the same: leave one out.")
         for name in self.given:
             if not any(method.reads(name) for method in self.methods):
-                raise SettingError(f"none of the methods reads {flag_of(name)} from the command line: leave it out.")
+                raise SettingError(f"none of the methods reads `{name}` from the command line: leave it out.")
         for cell in self.cells:
             for run in cell.runs or (Run(cell.recipe.replace(init="mix")),):
                 check_fit(run.recipe.replace(ipc=run.rank + run.recipe.ipc), self.data)
@@ -196,7 +197,7 @@ class Experiment:
     @property
     def notes(self) -> list[str]:
         """What has to be known to read the tables."""
-        given = "".join(f" {flag_of(key)} {value}" for key, value in self.given.items() if key != "seed")
+        given = "".join(f" {key} {value}" for key, value in self.given.items() if key != "seed")
         return [
             f"{len(self.data.train):,} training and {len(self.data.test):,} test images, {self.data.classes} classes; "
             f"settings{given or ' as in the recipe'}.{' ' if self.remark else ''}{self.remark}",
@@ -362,13 +363,13 @@ class Experiment:
             done = step.share
         kept.path.unlink(missing_ok=True)
 
-    def _kept(self, run: Run, moments: Sequence[int]) -> Kept:
+    def _kept(self, run: Run, moments: Sequence[int]) -> CheckpointedRun:
         """The run, where its checkpoint left it if that can be used."""
 
-        def new() -> Kept:
+        def new() -> CheckpointedRun:
             parts = assemble(run.recipe, self.data, self.device, run.start(self.data), self.engine)
             path = self._folder(run) / "checkpoint"
-            return Kept(path, parts, run.recipe, self.data.identity, str(self.engine))
+            return CheckpointedRun(path, parts, run.recipe, self.data.identity, str(self.engine))
 
         kept = new()
         if not kept.path.exists():

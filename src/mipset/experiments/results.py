@@ -21,7 +21,7 @@ from typing import Any
 
 from mipset.display.charts import STYLES, Axis, Panel, Series, Style, chart
 from mipset.errors import ArtifactError, printable
-from mipset.file.artifact import Accuracy
+from mipset.file.description import Accuracy
 from mipset.units import byte_count, duration
 
 BASE = "baseline-c"  # the method that others are compared with, as in the paper

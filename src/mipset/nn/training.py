@@ -11,6 +11,7 @@ from torch import Tensor
 from mipset.nn.augment import Augmentation, augmentation, cutmix
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network
+from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, generator, permutation
 from mipset.settings.protocol import Protocol
 
@@ -63,7 +64,7 @@ class Images:
         if isinstance(indices, Tensor):
             indices = indices.to(self.pixels.device)
         chosen = self.pixels[indices]
-        unit = chosen.float() / 255 if chosen.dtype == torch.uint8 else chosen
+        unit = to_unit(chosen) if chosen.dtype == torch.uint8 else chosen
         return normalise(unit, self.mean, self.std), self.labels[indices]
 
 

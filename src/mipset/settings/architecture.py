@@ -8,25 +8,33 @@ from typing import Any
 
 from mipset.errors import ArtifactError, SettingError, choices
 
-NETWORKS = {  # width and depth of each, unless others are asked for
-    "convnet": (128, 3),
-    "resnet": (32, 10),
-    "resnet-ap": (64, 10),
-    "densenet": (12, 121),
+
+@dataclass(frozen=True)
+class NetworkKind:
+    """A kind of network that can be chosen by name, with its default width and depth."""
+
+    help: str
+    width: int
+    depth: int
+    batch_norm: bool = False  # mixes the images of a batch: fine for evaluation, but not for condensing
+
+
+NETWORKS: Mapping[str, NetworkKind] = {
+    "convnet": NetworkKind("blocks of convolution, instance norm and pooling (the paper's network)", 128, 3),
+    "resnet": NetworkKind("a ResNet with batch norm, for evaluation only", 32, 10, batch_norm=True),
+    "resnet-ap": NetworkKind("a ResNet with instance norm and average pooling", 64, 10),
+    "densenet": NetworkKind("a DenseNet with batch norm, for evaluation only", 12, 121, batch_norm=True),
 }
-WITH_BATCH_NORM = ("resnet", "densenet")  # which is fine for evaluating, but not for condensing
-
-
-def network_size(name: str) -> tuple[int, int]:
-    """Width and depth of the named architecture, unless others are asked for."""
-    if name not in NETWORKS:
-        raise SettingError(f"there is no network {name!r}: choose {choices(NETWORKS)}.")
-    return NETWORKS[name]
+CONDENSING_NETWORKS = {name: kind.help for name, kind in NETWORKS.items() if not kind.batch_norm}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Which network is trained."""
+    """Which network is trained: its name, width and depth, without weights.
+
+    `width` is the channels of a ConvNet, the channels of the first stage of a ResNet, or the growth of a DenseNet.
+    `depth` is the blocks of a ConvNet, or the layers of the others. mipset.nn.networks.builder makes networks of it.
+    """
 
     name: str = "convnet"
     width: int = 128
@@ -37,15 +45,25 @@ class Architecture:
 
     @classmethod
     def named(cls, name: str) -> Architecture:
-        """The network of this name, as wide and as deep as it is by default."""
-        return cls(name, *network_size(name))
+        """The architecture of this name, with its default width and depth."""
+        check_network(name)
+        return cls(name, NETWORKS[name].width, NETWORKS[name].depth)
 
     @classmethod
-    def of(cls, r: Mapping[str, Any]) -> Architecture:
-        """The network that a set was condensed with, by the recipe in its file."""
-        if "network" not in r:
+    def of(cls, recipe: Mapping[str, Any]) -> Architecture:
+        """The architecture that a set was condensed with, from the recipe in its file."""
+        if "network" not in recipe:
             return cls()
-        name, width, depth = (r.get(key) for key in ("network", "width", "depth"))
+        name, width, depth = (recipe.get(key) for key in ("network", "width", "depth"))
         if not (isinstance(name, str) and isinstance(width, int) and isinstance(depth, int) and width > 0 < depth):
-            raise ArtifactError(f"its recipe names no network that can be built: {name}, width {width}, depth {depth}.")
+            raise ArtifactError(
+                f"The recipe in the file has a network that cannot be built: {name}, width {width}, depth {depth}. "
+                f"Choose one with `network`: {choices(NETWORKS)}."
+            )
         return cls(name, width, depth)
+
+
+def check_network(name: str) -> None:
+    """Refuse a name that no network has."""
+    if name not in NETWORKS:
+        raise SettingError(f"There is no network {name!r}. Choose {choices(NETWORKS)}.")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mipset.errors import SettingError, choices
-from mipset.settings.recipe import ONLY_FOR, Recipe, flag_of
+from mipset.settings.choices import ONLY_FOR
+from mipset.settings.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def check_read(changes: Iterable[str], policy: str) -> None:
     for setting in changes:
         policies = ONLY_FOR.get(setting, (policy,))
         if policy not in policies:
-            raise SettingError(f"{flag_of(setting)} needs --policy {choices(policies)}, not {policy}.")
+            raise SettingError(f"`{setting}` needs `policy` {choices(policies)}, not {policy}. Leave it out.")
 
 
 def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> Recipe:
@@ -74,7 +75,7 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     What suits balanced steps does not suit plain ones, so every-prefix has two names: with either behind it.
     """
     if name not in RECIPES:
-        raise SettingError(f"there is no recipe {name!r}: choose {choices(RECIPES)}.")
+        raise SettingError(f"There is no recipe {name!r}. Choose {choices(RECIPES)}.")
     named = RECIPES[name]
     asked = named.recipe.replace(**changes)
     policy = f"{asked.policy}-{asked.steps}" if asked.policy == "every-prefix" else asked.policy

@@ -1,0 +1,158 @@
+"""Methods: what `mipset compare` can compare, each a row of its tables.
+
+A method is some settings of a recipe, and the key of the builder that turns condensations into a set for each size.
+`mipset.experiments.builders` maps the keys to builders. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from mipset.errors import SettingError, choices
+from mipset.settings.catalogue import settled
+from mipset.settings.recipe import ONLY_FOR, Recipe
+
+REFERENCE = "baseline-c"  # the method that the others are compared with, as in the paper
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table."""
+
+    name: str  # as the user wrote it, such as "mdc:pixel-lr=0.03"
+    kind: str  # its name in METHODS
+    builder: str  # a key of `mipset.experiments.builders.BUILDERS`
+    settings: Mapping[str, Any]
+    text: str
+
+    def reads(self, setting: str) -> bool:
+        """Whether it uses a setting that is given for all methods."""
+        return setting not in self.settings and self.knows(setting)
+
+    def knows(self, setting: str) -> bool:
+        """Whether its policy has this setting."""
+        policy = self.settings["policy"]
+        return policy in ONLY_FOR.get(setting, (policy,))
+
+    def recipe(self, name: str, changes: Mapping[str, Any]) -> Recipe:
+        """The named recipe for this method, with those `changes` for all methods that this method reads."""
+        applied = {key: value for key, value in changes.items() if self.reads(key)}
+        return settled(name, (self.kind,), {**applied, **self.settings})
+
+
+def _method(
+    kind: str, text: str, *, builder: str = "one-run", policy: str = "baseline-c", **settings: Any
+) -> tuple[str, Method]:
+    return kind, Method(kind, kind, builder, {"policy": policy, **settings}, text)
+
+
+PERIOD_WITHOUT_END = 10**9  # a Δt that is longer than any run: the first selection stays
+
+METHODS: dict[str, Method] = dict(
+    [
+        _method("baseline-a", "Baseline A: one condensation for each size", builder="run-per-size"),
+        _method("baseline-b", "Baseline B: condensations of one image per class, side by side", builder="run-per-rank"),
+        _method("baseline-c", "Baseline C: one condensation of the full set, subsets by prefix"),
+        _method("mdc", "the paper's method; it freezes as the released code does (ratchet)", policy="mdc"),
+        _method("mdc-predecessor", "mdc; it freezes as the paper's equation says", policy="mdc", freeze="predecessor"),
+        _method("mdc-no-freeze", "ablation: mdc without freezing", policy="mdc", freeze="never"),
+        _method(
+            "mdc-smallest",
+            "ablation: mdc without selection, the subset is always S_[1]",
+            policy="mdc",
+            period=PERIOD_WITHOUT_END,
+        ),
+        _method("mdc-gradient", "mdc; it compares sizes by gradient distance", policy="mdc", metric="gradient"),
+        _method("mdc-accuracy", "mdc; it compares sizes by accuracy", policy="mdc", metric="accuracy"),
+        _method("mdc-per-class", "mdc with its own subset for every class", policy="mdc-per-class"),
+        _method(
+            "every-prefix",
+            "ours: every size counts in every iteration, with weight 1",
+            policy="every-prefix",
+            steps="balanced",
+        ),
+        _method(
+            "every-prefix-size",
+            "every-prefix with weight n / N for size n",
+            policy="every-prefix",
+            steps="balanced",
+            prefix_weights="size",
+        ),
+        _method(
+            "every-prefix-plain",
+            "every-prefix with plain gradient steps of the pixels",
+            policy="every-prefix",
+            steps="plain",
+        ),
+        _method("random", "real images, drawn at random", builder="random"),
+        _method("herding", "real images whose mean features are near the mean of the class", builder="herding"),
+        _method("k-center", "real images that cover the class", builder="k-center"),
+        _method("yoco", "Baseline C with its images in the order of YOCO", builder="yoco"),
+    ]
+)
+
+GROUPS = {
+    "baselines": ("baseline-a", "baseline-b", "baseline-c", "mdc"),
+    "ablation": ("baseline-c", "mdc-smallest", "mdc-no-freeze", "mdc", "mdc-predecessor"),
+    "metrics": ("baseline-c", "mdc", "mdc-gradient", "mdc-accuracy"),
+    "class-wise": ("baseline-c", "mdc", "mdc-per-class"),
+    "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-plain"),
+    "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
+}
+
+
+def parse_methods(text: str) -> list[Method]:
+    """`baseline-c,mdc:pixel-lr=0.03,ablation` as methods; a group stands for its methods."""
+    names: list[str] = []
+    for part in text.split(","):
+        name = part.strip()
+        kind, colon, settings = name.partition(":")
+        if names and "=" in names[-1] and kind not in (*METHODS, *GROUPS):
+            names[-1] += f",{name}"  # the value of a setting can be a list, such as weights
+        elif kind in GROUPS:
+            names += [f"{member}{colon}{settings}" for member in GROUPS[kind]]
+        else:
+            names.append(name)
+    return [_parse_method(name) for name in dict.fromkeys(names)]
+
+
+def _parse_method(text: str) -> Method:
+    kind, *parts = text.split(":")
+    settings: list[str] = []
+    for part in parts:
+        if settings and "=" not in part:
+            settings[-1] += f":{part}"  # the value of a setting can have colons, such as shares of devices
+        else:
+            settings.append(part)
+    if kind not in METHODS:
+        raise SettingError(
+            f"`methods`: there is no method {kind!r}. Choose {choices(METHODS)}, or a group: {choices(GROUPS)}."
+        )
+    method = METHODS[kind]
+    own = dict(_parse_setting(text, setting) for setting in settings)
+    for name in own:
+        if not method.knows(name):
+            raise SettingError(f"`methods`: {text!r} sets `{name}`, which {kind} does not use. Leave it out.")
+    return replace(method, name=text, settings={**method.settings, **own})
+
+
+def _parse_setting(method: str, text: str) -> tuple[str, Any]:
+    """`pixel-lr=0.03` as ("pixel_lr", 0.03)."""
+    written, equals, value = text.partition("=")
+    name = written.replace("-", "_")
+    types = {f.name: {"int": int, "float": float, "str": str}[str(f.type)] for f in fields(Recipe)}
+    if not equals or name not in types:
+        raise SettingError(
+            f"`methods`: {text!r} in {method!r} is not a setting of a recipe. Write a name and a value, "
+            "such as pixel-lr=0.03; `mipset condense -h` lists the names."
+        )
+    if name in ("seed", "policy"):
+        raise SettingError(f"`methods`: {method!r} sets `{name}`, which all methods share. Leave it out.")
+    try:
+        return name, types[name](value)
+    except ValueError:
+        raise SettingError(
+            f"`methods`: {text!r} in {method!r} is not possible: `{name}` is {types[name].__name__}. Write a number."
+        ) from None
