@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mipset.data import embedded, store
+from mipset.data import cache, embedded
 from mipset.data.dataset import Dataset, Split, validate
-from mipset.data.known import FASHION_MINI
-from mipset.data.shelf import SHELVES
+from mipset.data.downloadable import DOWNLOADABLE
+from mipset.data.specs import FASHION_MINI
 
 
 def first_of_each_class(split: Split, count: int, classes: int) -> Split:
@@ -26,22 +26,22 @@ def first_of_each_class(split: Split, count: int, classes: int) -> Split:
 
 
 def main() -> None:
-    """Write the file and say what its digest is and should be."""
+    """Write the file, print its digest, and compare it with the expected one."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--source", type=Path, default=Path("/usr/share/datasets/fashion-mnist"))
     parser.add_argument("--output", type=Path, default=embedded.PATH)
     arguments = parser.parse_args()
 
-    whole = SHELVES["fashion-mnist"].open("fashion-mnist", arguments.source)
-    known = FASHION_MINI
-    train = first_of_each_class(whole.train, known.train // whole.classes, whole.classes)
-    test = first_of_each_class(whole.test, known.test // whole.classes, whole.classes)
-    mini = validate(Dataset(known.name, train, test, known.class_names, known.mean, known.std))
-    store.write(arguments.output, train, test, compressed=True)
+    whole = DOWNLOADABLE["fashion-mnist"].open("fashion-mnist", arguments.source)
+    spec = FASHION_MINI
+    train = first_of_each_class(whole.train, spec.train_count // whole.classes, whole.classes)
+    test = first_of_each_class(whole.test, spec.test_count // whole.classes, whole.classes)
+    mini = validate(Dataset(spec.name, train, test, spec.class_names, spec.mean, spec.std))
+    cache.write_splits(arguments.output, train, test, compressed=True)
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes, {len(train)} + {len(test)} images")
     print(f"sha256 {mini.sha256}")
-    if mini.sha256 != known.sha256:
-        raise SystemExit(f"known.py expects {known.sha256 or 'nothing yet'}: correct one of them")
+    if mini.sha256 != spec.sha256:
+        raise SystemExit(f"specs.py expects {spec.sha256 or 'nothing yet'}. Correct one of them.")
 
 
 if __name__ == "__main__":

@@ -20,12 +20,13 @@ STANDARD_LIBRARY = {*sys.stdlib_module_names, "__future__"}
 # What each folder imports when it is imported, the lowest layer first. `__init__` is the version number.
 MODULE_LEVEL: dict[str, set[str]] = {
     "errors": set(),
+    "reporting": set(),
     "units": set(),
     "io": {"errors"},
     "settings": {"errors"},
     "file": {"errors", "io", "numpy"},
     "device": {"__init__", "errors", "file", "io", "units", "numpy"},
-    "data": {"errors", "io", "numpy"},
+    "data": {"errors", "io", "reporting", "numpy"},
     "display": {"errors", "file", "io", "units", "numpy"},
     "nn": {"errors", "io", "settings", "torch"},
     "condensing": {"__init__", "data", "errors", "file", "io", "nn", "settings", "numpy", "torch"},

@@ -135,5 +135,5 @@ def test_pictures_show_both(toy: Dataset, recipe: Recipe, tmp_path: Path) -> Non
 
 
 def test_other_images_are_refused(toy: Dataset) -> None:
-    with pytest.raises(DataError, match="the file holds images of 1x6x6, but those of toy are 3x12x12: name"):
+    with pytest.raises(DataError, match="The file holds images of 1x6x6, but the images of toy are 3x12x12. Name"):
         audit(file_of(np.zeros((1, 2, 1, 6, 6), np.uint8), 1), toy)

@@ -80,7 +80,7 @@ class TestCompare:
             (["--networks", "0"], "--networks cannot be 0"),
             (["--evaluation-seed", "-1"], "--evaluation-seed cannot be -1"),
             (["--evaluate-with", "vgg"], "there is no network 'vgg': choose"),
-            (["--held-out", "1.5"], "held-out fraction of 1.5 cannot be"),
+            (["--held-out", "1.5"], "--held-out is 1.5: it must be between 0 and 1"),
             (["--policy", "baseline-c"], "unrecognized arguments: --policy none"),
             (["--ipc", "30"], "starts from 120: choose a smaller --ipc or --factor"),
             (["--dry-run", "--ipc", "30"], "starts from 120: choose a smaller --ipc or --factor"),

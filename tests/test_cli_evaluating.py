@@ -111,7 +111,7 @@ class TestRefusals:
     def test_evaluating_with_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         other = save_npz(tmp_path / "other.npz")
         said = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
-        assert "the file holds images of 1x28x28, but those of " in said
+        assert "The file holds images of 1x28x28, but the images of " in said
         alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
         said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
         assert "the file has the class 'T-shirt/top', which " in said

@@ -98,9 +98,9 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
     with pytest.raises(DataError, match="images of 3x8x12, but those of toy are 3x12x12: name the dataset that it was"):
         Evaluation(small, toy)
     for names, reason in (
-        (("a", "b", "d"), "the file has the class 'd', which toy has not: name the dataset"),
-        (("a", "b"), "toy has the class 'c', which the file has not: name the dataset"),
-        (("a", "b", "c", "c"), "the file has classes of the same name, but all of toy differ: name the dataset"),
+        (("a", "b", "d"), "The file has the class 'd', but toy does not. Name the dataset"),
+        (("a", "b"), "toy has the class 'c', but the file does not. Name the dataset"),
+        (("a", "b", "c", "c"), "The file has several classes with the same name, but all names in toy differ. Name the dataset"),
     ):
         images = np.zeros((1, len(names), 3, 12, 12), np.uint8)
         with pytest.raises(DataError, match=reason):

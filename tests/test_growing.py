@@ -79,13 +79,13 @@ def test_both_at_once(toy: Dataset, recipe: Recipe) -> None:
 
 
 def test_the_order_of_classes_changes_labels_and_nothing_else(toy: Dataset) -> None:
-    other = toy.in_order(("c", "a", "b"))
+    other = toy.with_class_order(("c", "a", "b"))
     assert np.array_equal(other.train.images, toy.train.images)
     for split, was in ((other.train, toy.train), (other.test, toy.test)):
         assert [other.class_names[i] for i in split.labels] == [toy.class_names[i] for i in was.labels]
-    assert other.in_order(toy.class_names).sha256 == toy.sha256
-    with pytest.raises(DataError, match="has the class 'd', which toy has not"):
-        toy.in_order(("a", "b", "d"))
+    assert other.with_class_order(toy.class_names).sha256 == toy.sha256
+    with pytest.raises(DataError, match="has the class 'd', but toy does not"):
+        toy.with_class_order(("a", "b", "d"))
 
 
 def test_subsets_are_chosen_among_those_that_can_change(toy: Dataset, recipe: Recipe) -> None:
@@ -169,7 +169,7 @@ class TestWhatCannotBe:
         assert in_order_of(first, toy).mean == (0.1, 0.1, 0.1)
 
     def test_data_that_have_lost_a_class(self, toy: Dataset, recipe: Recipe) -> None:
-        with pytest.raises(DataError, match="the file has the class 'b', which toy has not: name the dataset"):
+        with pytest.raises(DataError, match="The file has the class 'b', but toy does not. Name the dataset"):
             in_order_of(condensed(recipe, toy), without_class(toy, "b"))
 
     def test_a_file_that_was_not_condensed(self, toy: Dataset, recipe: Recipe) -> None:

@@ -24,11 +24,12 @@ import mipset
 from commands import Here, done, run
 from mipset import read
 from mipset.cli import files
-from mipset.condensing.synthetic import formation, to_uint8
-from mipset.data import facts
+from mipset.condensing.synthetic import formation
+from mipset.data import spec_of
 from mipset.errors import ArtifactError, MipsetError, SettingError
 from mipset.exchange import published as imports
 from mipset.exchange.published import Imported, as_artifact, open_published, prefixes_of_tiles
+from mipset.nn.pixels import to_uint8
 
 DATA = Path(__file__).parent / "data"
 some = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -460,7 +461,7 @@ class TestCommand:
     """The real command at toy size: what was published as condensed from Fashion-MNIST."""
 
     def clothes(self, path: Path) -> Path:
-        about = facts("fashion-mini")
+        about = spec_of("fashion-mini")
         assert about is not None
         images = torch.rand(20, *about.shape, generator=torch.Generator().manual_seed(0))
         return saved(path, [images, torch.arange(10).repeat_interleave(2)])
@@ -534,11 +535,11 @@ class TestCommand:
 
 
 def test_facts_are_those_of_the_datasets() -> None:
-    known, loaded = facts("fashion-mini"), mipset.load("fashion-mini")
+    known, loaded = spec_of("fashion-mini"), mipset.load("fashion-mini")
     assert known is not None
     for name in ("name", "class_names", "shape", "mean", "std", "sha256"):
         assert getattr(known, name) == getattr(loaded, name)
-    cifar = facts("cifar10")
+    cifar = spec_of("cifar10")
     assert cifar is not None
     assert cifar.mean == (0.4914, 0.4822, 0.4465)
-    assert facts("npz:pets.npz") is None
+    assert spec_of("npz:pets.npz") is None

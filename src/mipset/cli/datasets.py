@@ -21,7 +21,7 @@ def data(chosen: argparse.Namespace) -> None:  # noqa: ARG001
     from mipset.data import available
 
     for entry in available():
-        state = f"here: {entry.where}" if entry.present else f"not here: {entry.how}"
+        state = f"here: {entry.path}" if entry.present else f"not here: {entry.how_to_get}"
         print(f"{entry.name}\n    {entry.description}\n    {state}")
 
 
@@ -30,5 +30,5 @@ def fetch_data(chosen: argparse.Namespace) -> None:
     from mipset.data import fetch
 
     with Stages() as stages:
-        where = fetch(chosen.name, progress=stages)
+        where = fetch(chosen.name, report=stages)
     print(f"{chosen.name} is in {where}")

@@ -195,14 +195,14 @@ def import_(chosen: argparse.Namespace) -> None:
     It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
     """
     refuse_to_overwrite(chosen)
-    from mipset.data import facts
+    from mipset.data import spec_of
     from mipset.exchange.published import as_artifact, open_published
 
     published = open_published(chosen.file, chosen.labels, chosen.experiment)
     for labels in published.files[1:]:
         refuse_to_destroy(chosen.out, labels)
-    loaded_with = {"size": chosen.resolution, "split_seed": chosen.split_seed}
-    about = (facts(chosen.dataset) if chosen.resolution is None else None) or load(
+    loaded_with: Provenance = {"size": chosen.resolution, "split_seed": chosen.split_seed}
+    about = (spec_of(chosen.dataset) if chosen.resolution is None else None) or load(
         chosen.dataset, chosen.resolution, chosen.split_seed
     )
     found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)

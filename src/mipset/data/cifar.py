@@ -1,4 +1,4 @@
-"""CIFAR-10 in the three forms it is handed around: Python batches, binary batches, and PNG sheets.
+"""CIFAR-10 in the three forms in which it is published: Python batches, binary batches, and PNG sheets.
 
 The Python batches are pickles. They are read without running anything that a pickle could name: the three
 numpy names that a batch mentions are replaced by inert stand-ins, and every other name is refused.
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset.data.dataset import Images, Split
-from mipset.data.known import Known
+from mipset.data.specs import DatasetSpec
 from mipset.errors import DataError, missing
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -29,24 +29,24 @@ Pixels = npt.NDArray[np.uint8]  # [rows, 3 * 32 * 32], one plane per colour
 Batch = tuple[Pixels, list[int]]
 
 
-def holds(folder: Path) -> bool:
-    """Whether the folder seems to hold CIFAR-10, judged by the name of its first batch."""
+def is_in(folder: Path) -> bool:
+    """Whether the folder seems to hold CIFAR-10. Only the name of its first batch is checked."""
     return _form(folder) is not None
 
 
-def read(folder: Path, known: Known) -> tuple[Split, Split]:
-    """The training and test split from whichever form the folder holds."""
+def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    """Read the training and test split from a folder, in whichever form it holds them."""
     form = _form(folder)
     if form is None:
         raise DataError(
-            f"{folder} does not hold CIFAR-10: put data_batch_1 to 5 and test_batch there, as Python "
+            f"{folder} does not hold CIFAR-10. Put data_batch_1 to 5 and test_batch there, as Python "
             "batches, binary batches (.bin) or PNG sheets (.png)."
         )
     reader, place = form
-    return reader(place, known)
+    return reader(place, spec)
 
 
-def _form(folder: Path) -> tuple[Callable[[Path, Known], tuple[Split, Split]], Path] | None:
+def _form(folder: Path) -> tuple[Callable[[Path, DatasetSpec], tuple[Split, Split]], Path] | None:
     for place in (folder / name for name in FOLDERS):
         for suffix, reader in (("", _read_python), (".bin", _read_binary), (".png", _read_sheets)):
             if (place / f"{BATCHES[0]}{suffix}").is_file():
@@ -54,29 +54,30 @@ def _form(folder: Path) -> tuple[Callable[[Path, Known], tuple[Split, Split]], P
     return None
 
 
-def _read_python(place: Path, known: Known) -> tuple[Split, Split]:
-    train = [_python_batch(place / name, known.train // len(BATCHES)) for name in BATCHES]
-    return _join(train, known), _join([_python_batch(place / TEST_BATCH, known.test)], known)
+def _read_python(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = [_python_batch(place / name, spec.train_count // len(BATCHES)) for name in BATCHES]
+    return _join(train, spec), _join([_python_batch(place / TEST_BATCH, spec.test_count)], spec)
 
 
-def _read_binary(place: Path, known: Known) -> tuple[Split, Split]:
-    train = [_binary_batch(place / f"{name}.bin", known.train // len(BATCHES)) for name in BATCHES]
-    return _join(train, known), _join([_binary_batch(place / f"{TEST_BATCH}.bin", known.test)], known)
+def _read_binary(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = [_binary_batch(place / f"{name}.bin", spec.train_count // len(BATCHES)) for name in BATCHES]
+    return _join(train, spec), _join([_binary_batch(place / f"{TEST_BATCH}.bin", spec.test_count)], spec)
 
 
-def _read_sheets(place: Path, known: Known) -> tuple[Split, Split]:
-    train = np.concatenate([_sheet(place / f"{name}.png", known.train // len(BATCHES), known) for name in BATCHES])
-    test = _sheet(place / f"{TEST_BATCH}.png", known.test, known)
-    labels = [
-        _sheet_labels(place / name, count) for name, count in zip(SHEET_LABELS, (known.train, known.test), strict=True)
-    ]
-    return Split.of(train, labels[0]), Split.of(test, labels[1])
+def _read_sheets(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = np.concatenate([_sheet(place / f"{name}.png", spec.train_count // len(BATCHES), spec) for name in BATCHES])
+    test = _sheet(place / f"{TEST_BATCH}.png", spec.test_count, spec)
+    train_labels, test_labels = SHEET_LABELS
+    return (
+        Split.of(train, _sheet_labels(place / train_labels, spec.train_count)),
+        Split.of(test, _sheet_labels(place / test_labels, spec.test_count)),
+    )
 
 
-def _join(batches: list[Batch], known: Known) -> Split:
+def _join(batches: list[Batch], spec: DatasetSpec) -> Split:
     pixels = np.concatenate([pixels for pixels, _ in batches])
     labels = np.array([label for _, labels in batches for label in labels], dtype=np.int64)
-    return Split.of(pixels.reshape(-1, *known.shape), labels)
+    return Split.of(pixels.reshape(-1, *spec.shape), labels)
 
 
 def _bytes(path: Path) -> bytes:
@@ -84,7 +85,7 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataError(
-            f"CIFAR-10 is incomplete: {path} could not be read ({error.strerror}): put all six batches there."
+            f"CIFAR-10 is incomplete: {path} could not be read ({error.strerror}). Put all six batches there."
         ) from error
 
 
@@ -100,7 +101,7 @@ class _Dtype:
         self.code = arguments[0] if arguments else None
 
     def __setstate__(self, state: object) -> None:
-        """Byte order and alignment say nothing about single bytes."""
+        """Byte order and alignment do not matter for single bytes."""
 
 
 class _Array:
@@ -109,13 +110,13 @@ class _Array:
     state: object = None
 
     def __init__(self, *arguments: object) -> None:
-        """The arguments describe an empty array; the content comes with the state."""
+        """The arguments describe an empty array. The content comes with the state."""
 
     def __setstate__(self, state: object) -> None:
         self.state = state
 
     def pixels(self, rows: int) -> Pixels | None:
-        """The content as rows of 3072 bytes, if that is what it is."""
+        """The content as rows of 3072 bytes, or None if the content is something else."""
         match self.state:
             case (_, (int() as height, 3072), _Dtype(code="u1" | b"u1"), False | 0, bytes() as raw) if (
                 height == rows and len(raw) == rows * 3072
@@ -142,7 +143,7 @@ def _python_batch(path: Path, rows: int) -> Batch:
         # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
         content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a broken or hostile pickle may raise anything
-        raise DataError(f"{path} was refused as a CIFAR-10 batch ({error}): get the official file again.") from error
+        raise DataError(f"{path} was refused as a CIFAR-10 batch ({error}). Get the official file again.") from error
     if isinstance(content, dict):
         entries = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()}
         data, labels = entries.get("data"), entries.get("labels")
@@ -150,8 +151,8 @@ def _python_batch(path: Path, rows: int) -> Batch:
         if pixels is not None and _are_labels(labels, rows):
             return pixels, labels
     raise DataError(
-        f"{path} is not a CIFAR-10 batch with {rows} images of 3072 bytes and as many labels from 0 to 9: "
-        "get the official file again."
+        f"{path} is not a CIFAR-10 batch with {rows} images of 3072 bytes and as many labels from 0 to 9. "
+        "Get the official file again."
     )
 
 
@@ -171,7 +172,7 @@ def _binary_batch(path: Path, rows: int) -> Batch:
     raw = _bytes(path)
     if len(raw) != rows * 3073:
         raise DataError(
-            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}: get the file again."
+            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}. Get the file again."
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, 3073)
     return records[:, 1:], records[:, 0].tolist()
@@ -180,23 +181,23 @@ def _binary_batch(path: Path, rows: int) -> Batch:
 # -- PNG sheets
 
 
-def _sheet(path: Path, rows: int, known: Known) -> Images:
+def _sheet(path: Path, rows: int, spec: DatasetSpec) -> Images:
     try:
         from PIL import Image
     except ImportError as error:
         raise missing("Pillow", "Reading PNG sheets") from error
-    channels, height, width = known.shape
+    channels, height, width = spec.shape
     raw = _bytes(path)
     try:
         with Image.open(io.BytesIO(raw), formats=["PNG"]) as sheet:
             if sheet.mode != "RGB" or sheet.size != (height * width, rows):
                 raise DataError(
                     f"{path} is a {sheet.mode} picture of {sheet.width}x{sheet.height} pixels, but a sheet "
-                    f"of {rows} images is RGB with {height * width}x{rows}: get the file again."
+                    f"of {rows} images is RGB with {height * width}x{rows}. Get the file again."
                 )
             pixels = np.asarray(sheet)  # [rows, height * width, channels]
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path} could not be read as a PNG picture ({error}): get the file again.") from error
+        raise DataError(f"{path} could not be read as a PNG picture ({error}). Get the file again.") from error
     return np.ascontiguousarray(pixels.reshape(rows, height, width, channels).transpose(0, 3, 1, 2))
 
 
@@ -204,7 +205,7 @@ def _sheet_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
     try:
         labels = json.loads(_bytes(path))
     except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}): get the file again.") from error
+        raise DataError(f"{path} is not JSON ({error}). Get the file again.") from error
     if not _are_labels(labels, count):
-        raise DataError(f"{path} is not a list of {count} labels from 0 to 9: get the file again.")
+        raise DataError(f"{path} is not a list of {count} labels from 0 to 9. Get the file again.")
     return np.array(labels, dtype=np.int64)

@@ -18,19 +18,19 @@ Labels = npt.NDArray[np.int64]
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
 MIN_STD = 1e-3  # a constant channel must not be divided by zero
-OWN_DATASET = "name the dataset that it was condensed from"  # what to do about a file that does not fit
+NAME_THE_SOURCE = "Name the dataset that the file was condensed from."  # the advice for a file that does not fit
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images and their labels, in the order of the source."""
+    """Images and their labels, in the order of the dataset."""
 
     images: Images  # [n, ch, h, w], C-contiguous
     labels: Labels  # [n]
 
     @classmethod
     def of(cls, images: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Split:
-        """A split of contiguous, writable arrays, which torch can take without a copy."""
+        """Make a split of contiguous, writable arrays. Torch can use such arrays without a copy."""
         return cls(
             np.require(images, requirements=["C", "W"]),
             np.require(labels, dtype=np.int64, requirements=["C", "W"]),
@@ -40,7 +40,7 @@ class Split:
         return len(self.images)
 
     def at(self, rows: npt.NDArray[Any]) -> Split:
-        """The images that `rows` (a mask or indices) selects, as copies."""
+        """Copies of the images and labels that `rows` (a mask or indices) selects."""
         return Split.of(self.images[rows], self.labels[rows])
 
 
@@ -48,7 +48,7 @@ class Split:
 class Dataset:
     """A real dataset.
 
-    `name` loads the same set again; `mean` and `std` are per channel, for images scaled to [0, 1].
+    `load(name)` loads the same dataset again. `mean` and `std` are per channel, for images scaled to [0, 1].
     """
 
     name: str
@@ -60,7 +60,7 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -71,7 +71,7 @@ class Dataset:
 
     @cached_property
     def sha256(self) -> str:
-        """What identifies the content, as 64 hexadecimal digits.
+        """The digest of all images and labels, as 64 hexadecimal digits.
 
         The digest runs over train.images, train.labels, test.images and test.labels, in this order. Each is
         one ASCII line (that name, the dtype and the comma-separated shape, with single spaces between them
@@ -87,64 +87,68 @@ class Dataset:
 
     @property
     def identity(self) -> str:
-        """What a condensation of it depends on: the content, and how it is normalised."""
+        """The digest of everything that a condensation depends on: images, labels, mean and std."""
         return hashlib.sha256(f"{self.sha256} {self.mean} {self.std}".encode()).hexdigest()
 
     def check_source_of(self, shape: tuple[int, ...], class_names: tuple[str, ...] = ()) -> None:
-        """Refuse a condensed set that cannot come from here: its images have another shape, or classes another name."""
+        """Refuse a condensed set that cannot come from this dataset: other image shape, or a class that is not here."""
         if shape != self.shape:
             raise DataError(
-                f"the file holds images of {by(shape)}, but those of {self.name} are {by(self.shape)}: {OWN_DATASET}."
+                f"The file holds images of {shape_text(shape)}, but the images of {self.name} are "
+                f"{shape_text(self.shape)}. {NAME_THE_SOURCE}"
             )
-        lost = [name for name in class_names if name not in self.class_names]
-        if lost:
-            raise DataError(f"the file has the class {lost[0]!r}, which {self.name} has not: {OWN_DATASET}.")
+        unknown = [name for name in class_names if name not in self.class_names]
+        if unknown:
+            raise DataError(f"The file has the class {unknown[0]!r}, but {self.name} does not. {NAME_THE_SOURCE}")
 
-    def in_order(self, class_names: tuple[str, ...]) -> Dataset:
-        """The same images, their classes in the order of a condensed set that has all of them."""
+    def with_class_order(self, class_names: tuple[str, ...]) -> Dataset:
+        """The same images with their classes in the order of `class_names`, which must hold exactly these classes."""
         if class_names == self.class_names:
             return self
         self.check_source_of(self.shape, class_names)
-        more = [name for name in self.class_names if name not in class_names]
-        if more:
-            raise DataError(f"{self.name} has the class {more[0]!r}, which the file has not: {OWN_DATASET}.")
+        absent = [name for name in self.class_names if name not in class_names]
+        if absent:
+            raise DataError(f"{self.name} has the class {absent[0]!r}, but the file does not. {NAME_THE_SOURCE}")
         if len(class_names) > self.classes:
-            raise DataError(f"the file has classes of the same name, but all of {self.name} differ: {OWN_DATASET}.")
-        new = np.array([class_names.index(name) for name in self.class_names])
-        train, test = (Split.of(split.images, new[split.labels]) for split in (self.train, self.test))
+            raise DataError(
+                f"The file has several classes with the same name, but all names in {self.name} "
+                f"differ. {NAME_THE_SOURCE}"
+            )
+        new_labels = np.array([class_names.index(name) for name in self.class_names])
+        train, test = (Split.of(split.images, new_labels[split.labels]) for split in (self.train, self.test))
         return replace(self, train=train, test=test, class_names=class_names)
 
     def held_out(self, fraction: float, seed: int) -> Dataset:
         """The same dataset with a held-out `fraction` of every class's training images as its test split.
 
-        The test images are not part of the result, so that choices made with it cannot see them.
+        The result does not contain the test images of this dataset, so that no choice made with it can use them.
         """
-        held = stratified(self.train.labels, self.class_names, fraction, seed)
-        return replace(self, train=self.train.at(~held), test=self.train.at(held))
+        mask = held_out_mask(self.train.labels, self.class_names, fraction, seed)
+        return replace(self, train=self.train.at(~mask), test=self.train.at(mask))
 
 
-def stratified(labels: Labels, class_names: tuple[str, ...], fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+def held_out_mask(labels: Labels, class_names: tuple[str, ...], fraction: float, seed: int) -> npt.NDArray[np.bool_]:
     """A mask that holds out `fraction` of every class: rounded, at least one image, and leaving at least two.
 
-    The draw depends on the seed, the class and the position of an image within its class only.
+    The draw depends only on the seed, the class, and the position of an image within its class.
     """
     if not 0 < fraction < 1:
-        raise SettingError(f"A held-out fraction of {fraction} cannot be: choose a number between 0 and 1.")
+        raise SettingError(f"`held_out` is {fraction}: it must be between 0 and 1. Choose such a fraction.")
     if seed < 0:
-        raise SettingError(f"A seed of {seed} cannot be: choose a whole number from 0 upwards.")
-    held = np.zeros(len(labels), dtype=np.bool_)
+        raise SettingError(f"The seed of the split is {seed}: it must be at least 0. Choose a larger value.")
+    mask = np.zeros(len(labels), dtype=np.bool_)
     for label, name in enumerate(class_names):
         members = np.flatnonzero(labels == label)
         if len(members) < MIN_TRAIN + MIN_TEST:
             raise DataError(
-                f"Class {name!r} has {_images(len(members))}, but a held-out split needs at least "
-                f"{MIN_TRAIN + MIN_TEST} per class: add images or remove the class."
+                f"Class {name!r} has {_image_count(len(members))}, but a held-out split needs at least "
+                f"{MIN_TRAIN + MIN_TEST} per class. Add images or remove the class."
             )
         count = min(max(round(fraction * len(members)), MIN_TEST), len(members) - MIN_TRAIN)
         # numpy promises that the raw bits of a named generator never change; it does not for permutation().
         bits = np.random.PCG64([seed, SPLIT_PURPOSE, label]).random_raw(len(members))
-        held[members[np.argsort(bits, kind="stable")[:count]]] = True
-    return held
+        mask[members[np.argsort(bits, kind="stable")[:count]]] = True
+    return mask
 
 
 def statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -163,15 +167,15 @@ def statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def validate(dataset: Dataset) -> Dataset:
-    """The same dataset, once it is known to be usable; every loader ends here."""
+    """Return the dataset if it can be used, else raise a DataError. Every loader calls this last."""
     name = dataset.name
     for title, split in (("training", dataset.train), ("test", dataset.test)):
         _validate_split(name, title, split)
     train, test = dataset.train.images.shape[1:], dataset.test.images.shape[1:]
     if train != test:
         raise DataError(
-            f"{name}: training images are {by(train)} and test images {by(test)} (channels, height, width): "
-            "give both the same shape."
+            f"{name}: training images are {shape_text(train)} and test images {shape_text(test)} "
+            "(channels, height, width). Give both the same shape."
         )
     _validate_classes(name, dataset.class_names)
     for title, split, least in (("training", dataset.train, MIN_TRAIN), ("test", dataset.test, MIN_TEST)):
@@ -179,25 +183,25 @@ def validate(dataset: Dataset) -> Dataset:
         if low < 0 or high >= dataset.classes:
             raise DataError(
                 f"{name}: the {title} labels go from {low} to {high}, but with {dataset.classes} classes "
-                f"they must lie in 0 to {dataset.classes - 1}: correct the labels or the class names."
+                f"they must lie in 0 to {dataset.classes - 1}. Correct the labels or the class names."
             )
         counts = np.bincount(split.labels, minlength=dataset.classes)
         for class_name, count in zip(dataset.class_names, counts.tolist(), strict=True):
             if count < least:
                 raise DataError(
-                    f"{name}: class {class_name!r} has {_images(count)} in the {title} split, but needs at "
-                    f"least {least}: add images or remove the class."
+                    f"{name}: class {class_name!r} has {_image_count(count)} in the {title} split, but needs at "
+                    f"least {least}. Add images or remove the class."
                 )
     _validate_scale(dataset)
     return dataset
 
 
-def by(shape: tuple[int, ...]) -> str:
-    """`3x32x32`: how every message writes a shape."""
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape for messages, such as `3x32x32`."""
     return "x".join(str(length) for length in shape)
 
 
-def _images(count: int) -> str:
+def _image_count(count: int) -> str:
     return "1 image" if count == 1 else f"{count or 'no'} images"
 
 
@@ -205,34 +209,34 @@ def _validate_split(name: str, title: str, split: Split) -> None:
     images, labels = split.images, split.labels
     if images.dtype != np.uint8 or images.ndim != 4:
         raise DataError(
-            f"{name}: the {title} images are {images.dtype} with shape {by(images.shape)}, but must be uint8 "
-            "with four axes (image, channel, height, width): convert them."
+            f"{name}: the {title} images are {images.dtype} with shape {shape_text(images.shape)}, but must be uint8 "
+            "with four axes (image, channel, height, width). Convert them."
         )
     if labels.dtype != np.int64 or labels.shape != (len(images),):
         raise DataError(
-            f"{name}: the {title} labels are {labels.dtype} with shape {by(labels.shape)} for "
-            f"{_images(len(images))}, but must be int64, one per image: convert them."
+            f"{name}: the {title} labels are {labels.dtype} with shape {shape_text(labels.shape)} for "
+            f"{_image_count(len(images))}, but must be int64, one per image. Convert them."
         )
     if images.size == 0:
-        raise DataError(f"{name}: the {title} split is empty: give it images.")
+        raise DataError(f"{name}: the {title} split is empty. Give it images.")
     if images.shape[1] not in (1, 3):
         raise DataError(
-            f"{name}: the {title} images have {images.shape[1]} channels, but must have 1 (grey) or 3 (RGB): "
-            "convert them."
+            f"{name}: the {title} images have {images.shape[1]} channels, but must have 1 (grey) or 3 (RGB). "
+            "Convert them."
         )
     if not images.flags.c_contiguous:
-        raise DataError(f"{name}: the {title} images are not C-contiguous: build the split with Split.of().")
+        raise DataError(f"{name}: the {title} images are not C-contiguous. Build the split with Split.of().")
 
 
 def _validate_classes(name: str, class_names: tuple[str, ...]) -> None:
     if len(class_names) < 2:
         raise DataError(
-            f"{name}: there are {len(class_names)} classes, but at least two are needed: check that every "
+            f"{name}: there are {len(class_names)} classes, but at least two are needed. Check that every "
             "class has its own label or sub-folder."
         )
     twice = sorted({title for title in class_names if class_names.count(title) > 1})
     if twice:
-        raise DataError(f"{name}: the class name {twice[0]!r} occurs more than once: rename one of them.")
+        raise DataError(f"{name}: the class name {twice[0]!r} occurs more than once. Rename one of them.")
 
 
 def _validate_scale(dataset: Dataset) -> None:
@@ -241,7 +245,7 @@ def _validate_scale(dataset: Dataset) -> None:
         if len(values) != channels or not np.isfinite(values).all():
             raise DataError(
                 f"{dataset.name}: {title} is {values}, but must be one finite number for each of the "
-                f"{channels} channels: correct it or leave it out."
+                f"{channels} channels. Correct it or leave it out."
             )
     if min(dataset.std) <= 0:
-        raise DataError(f"{dataset.name}: std is {dataset.std}, but must be above 0: correct it or leave it out.")
+        raise DataError(f"{dataset.name}: std is {dataset.std}, but must be above 0. Correct it or leave it out.")

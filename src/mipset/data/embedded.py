@@ -1,17 +1,17 @@
-"""The small dataset that comes with mipset, so that everything can be tried without a download."""
+"""The small dataset that comes with mipset, so that no download is needed to try it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mipset.data import store
+from mipset.data import cache
 from mipset.data.dataset import Dataset
-from mipset.data.known import FASHION_MINI
+from mipset.data.specs import FASHION_MINI
 
 PATH = Path(__file__).parent / "assets" / "fashion-mini.npz"
 
 
 def read() -> Dataset:
-    """`fashion-mini`, as scripts/make_fashion_mini.py made it."""
-    train, test = store.read(PATH)
-    return FASHION_MINI.dataset(FASHION_MINI.name, train, test)
+    """Read `fashion-mini`, which scripts/make_fashion_mini.py wrote."""
+    train, test = cache.read_splits(PATH)
+    return FASHION_MINI.verify(FASHION_MINI.name, train, test)

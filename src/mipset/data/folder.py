@@ -1,4 +1,4 @@
-"""Your own pictures: one sub-folder per class."""
+"""Datasets of the form folder:PATH: your own pictures, one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mipset.data.dataset import Dataset, Images, Labels, Split, by, statistics, stratified, validate
-from mipset.data.store import Report
+from mipset.data.dataset import Dataset, Images, Labels, Split, held_out_mask, shape_text, statistics, validate
 from mipset.errors import DataError, SettingError, choices, missing
+from mipset.reporting import Report
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff"))
 TEST_FOLDERS = ("test", "val", "valid")  # the first that exists is the test split
-HELD_OUT = 0.2  # of every class, where the folder has no test split
+HELD_OUT = 0.2  # of every class, if the folder has no test split
 GREY = ("1", "L")
 MORE_THAN_8_BITS = ("I", "F")  # how the names of these modes begin
 
@@ -27,25 +27,25 @@ Decode = Callable[[Path], Images]
 
 
 def read(name: str, path: Path, resolution: int | None, seed: int, report: Report) -> Dataset:
-    """The dataset in `path`, called `name`.
+    """Read the dataset in `path` and call it `name`.
 
-    Either `path` holds train and one of test, val or valid, each with one sub-folder per class; or it holds
-    the classes itself, and a fifth of every class, drawn by `seed`, becomes the test split. With a `resolution`,
-    the centred square of every picture is scaled to `resolution` x `resolution`.
+    Either `path` holds a folder train and one of test, val or valid, each with one sub-folder per class. Or it holds
+    the folders of the classes directly; then a fifth of every class, drawn by `seed`, becomes the test split. With a
+    `resolution`, the centred square of every picture is scaled to `resolution` x `resolution`.
     """
     if not path.is_dir():
-        raise DataError(f"{name}: {path} is not a folder: correct the path.")
+        raise DataError(f"{name}: {path} is not a folder. Correct the path.")
     train_folder, test_folder = path / "train", _test_folder(path)
     if test_folder is None and train_folder.is_dir() and _folders(train_folder):
         raise DataError(
-            f"{name}: there is {train_folder} but no test split next to it: add a folder called "
+            f"{name}: there is {train_folder} but no test split next to it. Add a folder called "
             f"{choices(TEST_FOLDERS)}, or put the class folders directly into {path}."
         )
     if test_folder is None or not train_folder.is_dir():
         files = _classes(path)
-        held = stratified(_labels(files), tuple(files), HELD_OUT, seed)  # fails before the long part
+        mask = held_out_mask(_labels(files), tuple(files), HELD_OUT, seed)  # before the slow part, since it may raise
         whole = _decode(name, [files], _decoder(resolution), report)[0]
-        splits = [whole.at(~held), whole.at(held)]
+        splits = [whole.at(~mask), whole.at(mask)]
     else:
         files = _classes(train_folder)
         tests = _classes(test_folder)
@@ -58,8 +58,8 @@ def read(name: str, path: Path, resolution: int | None, seed: int, report: Repor
 def square(picture: Picture, resolution: int) -> Picture:
     """The centred square of a picture, scaled to `resolution` x `resolution`.
 
-    This is what scaling the shorter side to `resolution` and cropping the rest gives, without ever making the
-    longer side longer than it is.
+    The result is the same as scaling the shorter side to `resolution` and cropping the rest. But an extremely long
+    picture is never enlarged along its longer side.
     """
     from PIL.Image import Resampling
 
@@ -80,22 +80,22 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _visible(path: Path) -> list[Path]:
-    """What lies in a folder, sorted by name alike on every system, without hidden entries."""
+    """The entries of a folder without hidden ones, sorted by name in the same way on every system."""
     try:
         entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
     except OSError as error:
-        raise DataError(f"{path} could not be listed ({error.strerror}): check its permissions.") from error
+        raise DataError(f"{path} could not be listed ({error.strerror}). Check its permissions.") from error
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def _classes(path: Path) -> Files:
     files = {folder.name: _pictures(folder) for folder in _folders(path)}
     if not files:
-        raise DataError(f"{path} holds no folders: give every class a sub-folder with its pictures.")
+        raise DataError(f"{path} holds no folders. Give every class a sub-folder with its pictures.")
     for name, pictures in files.items():
         if not pictures:
             raise DataError(
-                f"Class {name!r} has no pictures in {path / name}: add some ({', '.join(sorted(SUFFIXES))}) "
+                f"Class {name!r} has no pictures in {path / name}. Add some ({', '.join(sorted(SUFFIXES))}) "
                 "or remove the folder."
             )
     return files
@@ -114,15 +114,15 @@ def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path
         absent = sorted(here.keys() - there.keys())
         if absent:
             raise DataError(
-                f"{name}: class {absent[0]!r} has no folder in {place}: give train and {test_folder.name} "
+                f"{name}: class {absent[0]!r} has no folder in {place}. Give train and {test_folder.name} "
                 "the same classes."
             )
 
 
 def _decoder(resolution: int | None) -> Decode:
-    """A function that decodes one file to [ch, h, w]: one channel where the file is grey, else three."""
+    """A function that decodes one file to [ch, h, w]: one channel if the picture is grey, else three."""
     if resolution is not None and resolution < 1:
-        raise SettingError(f"`resolution` cannot be {resolution}: choose a whole number of pixels from 1 upwards.")
+        raise SettingError(f"`resolution` is {resolution}: it must be at least 1 pixel. Choose a larger value.")
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -136,9 +136,9 @@ def _decoder(resolution: int | None) -> Decode:
                     raise ValueError(f"its mode {picture.mode} has more than 8 bits per value")
                 picture = picture.convert("L" if picture.mode in GREY else "RGB")
                 pixels = np.asarray(picture if resolution is None else square(picture, resolution))
-        except Exception as error:  # decoders raise whatever broken bytes lead them to
+        except Exception as error:  # decoders raise all kinds of exceptions on broken bytes
             raise DataError(
-                f"{path} could not be read as a picture ({error}): repair, convert or remove the file."
+                f"{path} could not be read as a picture ({error}). Repair, convert or remove the file."
             ) from error
         return pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
@@ -146,7 +146,7 @@ def _decoder(resolution: int | None) -> Decode:
 
 
 def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> list[Split]:
-    """Every part as a split. All are grey if every file is, else all are RGB."""
+    """Decode every part to a split. All splits are grey if every file is grey, else all are RGB."""
     total = sum(len(pictures) for part in parts for pictures in part.values())
     first: tuple[Path, tuple[int, ...]] | None = None
     images: list[Images] = []
@@ -157,8 +157,8 @@ def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> li
             first = first or (path, image.shape[1:])
             if image.shape[1:] != first[1]:
                 raise DataError(
-                    f"{name}: the pictures have different shapes ({first[0]} is {by(first[1])}, {path} is "
-                    f"{by(image.shape[1:])}, height by width): give `resolution` to scale them."
+                    f"{name}: the pictures have different shapes ({first[0]} is {shape_text(first[1])}, {path} is "
+                    f"{shape_text(image.shape[1:])}, height by width). Give `resolution` to scale them."
                 )
             images.append(image)
             report("reading pictures", len(images), total)
@@ -176,7 +176,7 @@ def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> li
 
 
 def _refuse_bombs() -> None:
-    """Make Pillow's warning about a picture of absurd size an error, and its remarks on metadata silent."""
+    """Turn Pillow's warning about an extremely large picture into an error; ignore its warnings about metadata."""
     from PIL.Image import DecompressionBombWarning
 
     warnings.simplefilter("ignore")

