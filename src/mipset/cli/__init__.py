@@ -1,6 +1,6 @@
-"""The command line: verbs, no logic. Nothing heavy is imported before a verb needs it.
+"""The command line: verbs and flags, no logic. A module of verbs imports torch and numpy only when a verb runs.
 
-Each module of verbs holds their functions, and `add`, which says what flags they have.
+Each module of verbs has a function `add`, which adds its verbs and flags, and one function `run_VERB` for each verb.
 """
 
 from __future__ import annotations
@@ -15,68 +15,91 @@ from pathlib import Path
 
 from mipset import __version__
 from mipset.cli import comparing, condensing, datasets, devices, evaluating, files
-from mipset.cli.shared import Parser, say
-from mipset.errors import MipsetError, TeamError, missing
+from mipset.cli.parser import Parser
+from mipset.cli.wording import print_message
+from mipset.errors import MipsetError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
-EXTRA = {"torch", "PIL", "platformdirs"}  # what `pip install "mipset[condense]"` brings
+EXTRA = {"torch", "PIL", "platformdirs"}  # the packages that `pip install "mipset[condense]"` installs
+USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need less memory
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run one command; bad input is one sentence on standard error and exit code 2."""
-    sys.exit(_main(sys.argv[1:] if arguments is None else arguments))
+def main(words: list[str] | None = None) -> None:
+    """Run one command. An error is one sentence on standard error, and the exit code is 2."""
+    sys.exit(_main(sys.argv[1:] if words is None else words))
 
 
-def _main(arguments: list[str]) -> int:
+def _main(words: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a bar or a file name that the terminal's encoding lacks
+        sys.stdout.reconfigure(errors="replace")  # the encoding of a terminal may lack a bar or a file name
     try:
-        with joined() if arguments[:1] == ["condense"] else nullcontext(ALONE) as team:
-            return _run(arguments, team)
+        with joined() if words[:1] == ["condense"] else nullcontext(ALONE) as team:
+            return _run(words, team)
     except TeamError as error:
-        return _complain(str(error))
-    except KeyboardInterrupt:  # before the others have come
-        return _complain("interrupted; nothing was written.")
+        return _fail(str(error))
+    except KeyboardInterrupt:  # while waiting for the other processes
+        return _fail(_interrupted(""))
 
 
-def _run(arguments: list[str], team: Team) -> int:
+def _run(words: list[str], team: Team) -> int:
+    arguments = argparse.Namespace(team=team, parser=None)
     try:
-        with _only_the_leader_is_heard(team):
-            chosen = parser().parse_args(arguments, argparse.Namespace(team=team))
-            run: Callable[[argparse.Namespace], None] = chosen.run
-            run(chosen)
+        with _only_the_leader_prints(team):
+            parser().parse_args(words, arguments)
+            run: Callable[[argparse.Namespace], None] = arguments.run
+            run(arguments)
             sys.stdout.flush()
     except (KeyboardInterrupt, TeamError) as stop:
-        sentence = str(stop) or "interrupted"
-        return _complain(sentence if sentence.endswith(".") else f"{sentence}; nothing was written.", team)
+        return _fail(_interrupted(str(stop)), team)
     except MipsetError as error:
-        return _complain(str(error), team)
+        return _fail(error.naming(_typed_names(arguments).get), team)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "alloc" not in str(error) and "memory" not in str(error):
             raise
-        return _complain("there is not enough memory for this: try a smaller --width, --real-batch or --ipc.", team)
-    except BrokenPipeError:  # whoever read our output has seen enough
+        return _fail(_out_of_memory(arguments), team)
+    except BrokenPipeError:  # the reader of our output has closed it
         _forget_output()
         return 0
-    except OSError as error:  # such as a full disk behind our output
+    except OSError as error:  # such as a full disk
         _forget_output()
-        return _complain(f"{error}.", team)
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}.", team)
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        return _complain(str(missing(str(error.name), "this")), team)
+        return _fail(str(missing(str(error.name), f"`mipset {words[0]}`")), team)
     return 0
 
 
-def _complain(sentence: str, team: Team = ALONE) -> int:
-    words = team.last_words(sentence)
-    if words is not None:
-        say(words)
+def _typed_names(arguments: argparse.Namespace) -> dict[str, str]:
+    """How the arguments of the chosen verb are typed, by their Python names."""
+    verb: Parser | None = arguments.parser
+    return {} if verb is None else verb.typed_names()
+
+
+def _interrupted(reason: str) -> str:
+    """The sentence for work that was stopped; verbs that have written something end theirs with a full stop."""
+    reason = reason or "interrupted"
+    ending = "" if reason.endswith(".") else "; nothing was written."
+    return f"{reason[0].upper()}{reason[1:]}{ending}"
+
+
+def _out_of_memory(arguments: argparse.Namespace) -> str:
+    typed = _typed_names(arguments)
+    flags = [typed[name] for name in USE_MEMORY if name in typed]
+    advice = f"Choose a smaller {choices(flags)}" if flags else "Close other programs and try again"
+    return f"There is not enough memory. {advice}."
+
+
+def _fail(sentence: str, team: Team = ALONE) -> int:
+    message = team.last_words(sentence)
+    if message is not None:
+        print_message(message)
     return 2
 
 
 @contextmanager
-def _only_the_leader_is_heard(team: Team) -> Iterator[None]:
+def _only_the_leader_prints(team: Team) -> Iterator[None]:
     if team.leads:
         yield
         return
@@ -85,14 +108,17 @@ def _only_the_leader_is_heard(team: Team) -> Iterator[None]:
 
 
 def _forget_output() -> None:
-    """What could not be written must not be tried again when the process ends."""
+    """Drop the output that could not be written, so that Python does not try again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> Parser:
-    """All verbs and flags."""
-    top = Parser(prog="mipset", description="Condense a labelled image set once; every prefix of the result is a set.")
-    top.add_argument("--version", action="version", version=f"mipset {__version__}")
+    """The parser with all verbs and flags."""
+    top = Parser(
+        prog="mipset",
+        description="Condense a labelled image set once. Every prefix of the result is a training set.",
+    )
+    top.add_argument("--version", action="version", version=f"mipset {__version__}", help="show the version and exit")
     verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
     for module in (condensing, evaluating, comparing, files, devices, datasets):
         module.add(verbs)

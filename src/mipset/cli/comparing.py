@@ -7,22 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.cli.machine import Engines, add_machine_flags, chosen_device, refuse_torchrun, workers
-from mipset.cli.shared import (
+from mipset.cli.inputs import load_with_progress, recipe_name_for
+from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun, workers_of
+from mipset.cli.parser import (
     Verbs,
     add_data_flags,
     add_protocol_flags,
     add_recipe_flags,
     add_verb,
-    asked_sizes,
-    at_least,
-    chosen_protocol,
-    count,
+    check_at_least,
     given_settings,
-    load,
-    numbers,
-    recipe_for,
+    parse_numbers,
+    parse_sizes,
+    protocol_of,
 )
+from mipset.cli.wording import counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError
 from mipset.units import duration
@@ -37,7 +36,7 @@ LEFT_TO_METHODS = ("policy", "prefix_weights", "steps")  # settings that `compar
 
 def add(verbs: Verbs) -> None:
     """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "compare", compare, "methods side by side, in one table")
+    verb = add_verb(verbs, "compare", run_compare, "methods side by side, in one table")
     verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset's")
     verb.add_argument(
         "--methods",
@@ -64,22 +63,24 @@ def add(verbs: Verbs) -> None:
     add_data_flags(verb)
     add_machine_flags(verb)
 
-    add_verb(verbs, "methods", methods, "what `mipset compare` can compare")
+    add_verb(verbs, "methods", run_methods, "what `mipset compare` can compare")
 
 
-def compare(chosen: argparse.Namespace) -> None:
+def run_compare(arguments: argparse.Namespace) -> None:
     """Condense with every method and seed, evaluate every size, and write one table.
 
     Finished cells of DIR are not run again: the same command goes on where it was interrupted, and further methods or
     seeds join the table.
     """
     refuse_torchrun("compare")
-    at_least(1, seeds=chosen.seeds, networks=chosen.networks, epochs=chosen.epochs, workers=chosen.workers)
-    at_least(0, evaluation_seed=chosen.evaluation_seed)
-    if chosen.out is not None and chosen.out.is_file():
-        raise SettingError(f"--out {chosen.out} is a file: name a folder, which need not be there yet.")
-    experiment = _experiment(chosen)
-    if chosen.dry_run:
+    check_at_least(
+        1, seeds=arguments.seeds, networks=arguments.networks, epochs=arguments.epochs, workers=arguments.workers
+    )
+    check_at_least(0, evaluation_seed=arguments.evaluation_seed)
+    if arguments.out is not None and arguments.out.is_file():
+        raise SettingError(f"--out {arguments.out} is a file: name a folder, which need not be there yet.")
+    experiment = _experiment(arguments)
+    if arguments.dry_run:
         _tell_grid(experiment)
         return
     cells = experiment.cells
@@ -94,7 +95,7 @@ def compare(chosen: argparse.Namespace) -> None:
         except KeyboardInterrupt as interrupt:
             done = sum(not experiment.missing(cell) for cell in cells)
             raise KeyboardInterrupt(
-                f"interrupted; {done} of {count(len(cells), 'cell')} finished: the same command goes on from there."
+                f"interrupted; {done} of {counted(len(cells), 'cell')} finished: the same command goes on from there."
             ) from interrupt
     experiment.write_tables()
     from mipset.display.tables import in_columns
@@ -113,43 +114,45 @@ def compare(chosen: argparse.Namespace) -> None:
     print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
 
 
-def _experiment(chosen: argparse.Namespace) -> Experiment:
+def _experiment(arguments: argparse.Namespace) -> Experiment:
     from mipset.experiments.experiment import Experiment
     from mipset.experiments.methods import methods
     from mipset.settings.catalogue import RECIPES
 
-    name, dataset = chosen.recipe, chosen.data
+    name, dataset = arguments.recipe, arguments.data
     if name not in RECIPES:
-        name, dataset = recipe_for(chosen.recipe), chosen.data or chosen.recipe
-    asked = methods(chosen.methods)
-    given = given_settings(chosen, without=LEFT_TO_METHODS)
+        name, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
+    asked = methods(arguments.methods)
+    given = given_settings(arguments, without=LEFT_TO_METHODS)
     first = given.pop("seed", 0)
-    device = chosen_device(chosen)
-    real = load(dataset or RECIPES[name].dataset, chosen.resolution, chosen.split_seed)
+    device = device_of(arguments)
+    real = load_with_progress(dataset or RECIPES[name].dataset, arguments.resolution, arguments.split_seed)
     remark = ""
-    if chosen.held_out is not None:
-        real = real.held_out(chosen.held_out, 0)
-        remark = f"The test images are a share of {chosen.held_out:g} of the training images, which was held out."
+    if arguments.held_out is not None:
+        real = real.held_out(arguments.held_out, 0)
+        remark = f"The test images are a share of {arguments.held_out:g} of the training images, which was held out."
     ipc = min(method.recipe(name, given).ipc for method in asked)
     experiment = Experiment(
-        folder=chosen.out or Path(f"compare-{Path(chosen.recipe).name}"),
+        folder=arguments.out or Path(f"compare-{Path(arguments.recipe).name}"),
         name=name,
         data=real,
         methods=asked,
-        seeds=range(first, first + chosen.seeds),
-        sizes=asked_sizes(chosen.resolutions, ipc),
-        protocol=chosen_protocol(chosen),
-        networks=chosen.networks,
-        architectures=chosen.evaluate_with.split(",") if chosen.evaluate_with else (),
+        seeds=range(first, first + arguments.seeds),
+        sizes=parse_sizes(arguments.sizes, ipc),
+        protocol=protocol_of(arguments),
+        networks=arguments.networks,
+        architectures=arguments.evaluate_with.split(",") if arguments.evaluate_with else (),
         given=given,
-        at=numbers("--at", chosen.at, MOST_OUTER, f"outer iterations go from 1 to {MOST_OUTER:,}") if chosen.at else (),
-        evaluation_seed=chosen.evaluation_seed,
+        at=parse_numbers("at", arguments.at, MOST_OUTER, f"Outer iterations go from 1 to {MOST_OUTER:,}")
+        if arguments.at
+        else (),
+        evaluation_seed=arguments.evaluation_seed,
         device=device,
-        workers=workers(chosen, device),
+        workers=workers_of(arguments, device),
         remark=remark,
-        origin={"size": chosen.resolution, "split_seed": chosen.split_seed, "held_out": chosen.held_out},
+        origin={"size": arguments.resolution, "split_seed": arguments.split_seed, "held_out": arguments.held_out},
     )
-    engine = Engines(chosen, device).for_work(lambda: experiment.work(experiment.cells, anew=True))
+    engine = Engines(arguments, device).for_work(lambda: experiment.work(experiment.cells, anew=True))
     return replace(experiment, engine=engine)
 
 
@@ -181,7 +184,7 @@ def _tell_grid(experiment: Experiment) -> None:
     print(f"nothing was run: leave out --dry-run to do it, in {experiment.folder}")
 
 
-def methods(chosen: argparse.Namespace) -> None:  # noqa: ARG001
+def run_methods(arguments: argparse.Namespace) -> None:  # noqa: ARG001
     """List the methods that `mipset compare` knows, and the groups of them that make the paper's tables.
 
     A method can have settings of its own behind colons: mdc:pixel-lr=0.03:freeze=never.

@@ -1,4 +1,4 @@
-"""Making condensed sets: `condense`, `grow`, and the `recipes` that both start from."""
+"""The verbs that make condensed sets: `condense`, `grow`, and `recipes`, the settings that both start from."""
 
 from __future__ import annotations
 
@@ -12,21 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mipset import __version__
-from mipset.cli.machine import Engines, add_machine_flags, chosen_device, refuse_torchrun
-from mipset.cli.shared import (
-    Verbs,
-    add_data_flags,
-    add_recipe_flags,
-    add_verb,
-    count,
-    dataset_of,
-    given_settings,
-    load,
-    recipe_for,
-    refuse_to_overwrite,
-    size_of,
-    titled,
-)
+from mipset.cli.inputs import check_output, dataset_of_file, load_with_progress, recipe_name_for
+from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
+from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings
+from mipset.cli.wording import bytes_of, counted, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, TeamError
 from mipset.nn.distributed import Team
@@ -40,162 +29,165 @@ if TYPE_CHECKING:
     from mipset.condensing.costs import Cost
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
+    from mipset.file.provenance import Provenance
     from mipset.nn.engines import Engine
     from mipset.settings.recipe import Recipe
 
 
-RESUME = "go on from {}.checkpoint, which an interrupted run left"
+RESUME = "continue from {}.checkpoint, which an interrupted run left"
 
 
 def add(verbs: Verbs) -> None:
-    """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "condense", condense, "condense a dataset into one file")
+    """Add the verbs of this module and their flags."""
+    verb = add_verb(verbs, "condense", run_condense, "condense a dataset into one file")
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
-        "--recipe", metavar="NAME", help="settings to start from (default: made for DATASET, else cifar10-cpu)"
+        "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else cifar10-cpu)"
     )
     add_recipe_flags(verb)
-    verb.add_argument("--start", metavar="FILE", type=Path, help="a condensed set whose images to start from")
+    verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
     add_data_flags(verb)
     add_machine_flags(verb)
     verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE"))
-    verb.add_argument("--dry-run", action="store_true", help="say what it would cost, and do nothing (needs no --out)")
+    verb.add_argument(
+        "--dry-run", action="store_true", help="print what the run would cost, and do nothing (needs no --out)"
+    )
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
-    verb = add_verb(verbs, "grow", grow, "more images or classes beside those of a file")
-    verb.add_argument("file", metavar="FILE", type=Path, help="what `mipset condense` wrote")
+    verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    verb.add_argument("--data", metavar="DATASET", help="the real images (default: named in the file)")
-    verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those of FILE)")
+    verb.add_argument("--data", metavar="DATASET", help="the real images (default: the dataset that FILE names)")
+    verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
     verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE2"))
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
-    verb = add_verb(verbs, "recipes", recipes, "named settings and what they promise")
-    verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this one")
+    verb = add_verb(verbs, "recipes", run_recipes, "list the named recipes")
+    verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this recipe")
 
 
-def condense(chosen: argparse.Namespace) -> None:
-    """Condense DATASET into one file, of which every prefix is a training set.
+def run_condense(arguments: argparse.Namespace) -> None:
+    """Condense DATASET into one file. Every prefix of the file is a training set.
 
-    Several processes share the work if torchrun starts them: torchrun --nproc-per-node 2 -m mipset condense ...
+    To share the work between processes, start them with torchrun:
+    torchrun --nproc-per-node 2 -m mipset condense ...
     """
-    team: Team = chosen.team
-    if chosen.out is None and not chosen.dry_run:
-        raise SettingError("the following arguments are required: --out: see `mipset condense --help`.")
-    if chosen.out is not None and team.leads:
-        refuse_to_overwrite(chosen)
-    if chosen.dry_run and chosen.resume:
-        raise SettingError("--dry-run tells the cost of a whole run: leave out --resume.")
-    if chosen.start is not None and chosen.init is not None:
-        raise SettingError("--init and --start both say what to start from: leave one out.")
-    recipe = _recipe(chosen)
-    device = chosen_device(chosen)
-    loaded_with = {"size": chosen.resolution, "split_seed": chosen.split_seed}
-    real = load(chosen.dataset, chosen.resolution, chosen.split_seed)
+    team: Team = arguments.team
+    if arguments.out is None and not arguments.dry_run:
+        raise SettingError("The argument --out is required. See `mipset condense --help`.")
+    if arguments.out is not None and team.leads:
+        check_output(arguments)
+    if arguments.dry_run and arguments.resume:
+        raise SettingError("`dry_run` prints the cost of a whole run. Leave out `resume`.")
+    if arguments.start is not None and arguments.init is not None:
+        raise SettingError("`init` and `start` both choose the first images. Leave one of them out.")
+    recipe = recipe_of(arguments)
+    device = device_of(arguments)
+    loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
+    data = load_with_progress(arguments.dataset, arguments.resolution, arguments.split_seed)
     from mipset.condensing.assembly import assemble
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.packing import pack
-    from mipset.cli.parser import flag_of
 
-    first, origin = _first_pixels(chosen.start, recipe, real)
-    engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
-    made_by = {**loaded_with, **origin, "engine": str(engine)}
-    if chosen.dry_run:
-        _tell_cost(recipe, real, device, engine, first, made_by)
+    first, start_origin = _first_images(arguments.start, recipe, data)
+    engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
+    origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
+    if arguments.dry_run:
+        _print_cost(recipe, data, device, engine, first, origin)
         return
-    parts = assemble(recipe, real, device, first, engine, team)
-    sources = real.identity + origin.get("start", "")  # what a checkpoint must agree with, beside the recipe
+    parts = assemble(recipe, data, device, first, engine, team)
+    sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
-        {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(chosen.resume)}
+        {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(arguments.resume)}
     )
-    kept = CheckpointedRun(_waiting(chosen), parts, recipe, sources, str(engine))
-    packed = partial(pack, r=recipe, data=real, origin=made_by)
-    _carry_out(chosen, f"condensing {real.name}", kept, packed, f"\nnext: mipset evaluate {chosen.out}")
+    run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, sources, str(engine))
+    pack_step = partial(pack, r=recipe, data=data, origin=origin)
+    _carry_out(arguments, f"condensing {data.name}", run, pack_step, f"\nnext: mipset evaluate {arguments.out}")
 
 
-def _waiting(chosen: argparse.Namespace) -> Path:
-    """Where the checkpoints of a run are kept."""
-    out: Path = chosen.out
+def _checkpoint_path(arguments: argparse.Namespace) -> Path:
+    out: Path = arguments.out
     return out.with_name(out.name + ".checkpoint")
 
 
 def _carry_out(
-    chosen: argparse.Namespace, title: str, kept: CheckpointedRun, packed: Callable[[Step], Artifact], ending: str
+    arguments: argparse.Namespace, title: str, run: CheckpointedRun, pack_step: Callable[[Step], Artifact], ending: str
 ) -> None:
-    """Condense, or go on from a checkpoint, with a bar; write what the last step is packed as, and say so."""
-    if chosen.resume:
-        kept.resume()
-    outer = kept.recipe.outer
-    if kept.done == outer:
-        raise SettingError(f"the checkpoint {kept.path} is complete: leave out --resume to start anew.")
+    """Condense, or resume from a checkpoint, with a progress bar; write the last step and print what was written."""
+    if arguments.resume:
+        run.resume()
+    outer = run.recipe.outer
+    if run.done == outer:
+        raise SettingError(f"The checkpoint {run.path} is complete. Leave out `resume` to start again.")
     start, step = time.monotonic(), None
-    with Progress(title, 1.0, kept.done / outer) as bar:
+    with Progress(title, 1.0, run.done / outer) as bar:
         try:
-            for step in kept.steps():
-                note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {kept.parts.policy.note()}"
+            for step in run.steps():
+                note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {run.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
         except (KeyboardInterrupt, TeamError) as stop:
-            how = f"add --resume to go on after outer iteration {kept.done}" if kept.done else "nothing was written"
-            raise KeyboardInterrupt(f"{str(stop) or 'interrupted'}; {how}.") from stop
+            reason = str(stop).rstrip(".") or "interrupted"
+            advice = f"add --resume to continue after outer iteration {run.done}" if run.done else "nothing was written"
+            raise KeyboardInterrupt(f"{reason}; {advice}.") from stop
     assert step is not None
-    if not kept.parts.team.leads:
+    if not run.parts.team.leads:
         return
-    artifact = packed(step)
-    artifact.write(chosen.out)
-    kept.path.unlink(missing_ok=True)
+    artifact = pack_step(step)
+    artifact.write(arguments.out)
+    run.path.unlink(missing_ok=True)
     print(
-        f"{chosen.out}: {count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{size_of(chosen.out)}, in {duration(time.monotonic() - start)}{ending}"
+        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
+        f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
     )
 
 
-def _recipe(chosen: argparse.Namespace) -> Recipe:
-    """The recipe asked for, or the first made for the dataset, with the flags given in place of its settings."""
+def recipe_of(arguments: argparse.Namespace) -> Recipe:
+    """The recipe that `--recipe` names, or the first one for the dataset, with the settings that the user typed."""
     from mipset.settings.catalogue import recipe
 
-    return recipe(chosen.recipe or recipe_for(chosen.dataset), **given_settings(chosen))
+    return recipe(arguments.recipe or recipe_name_for(arguments.dataset), **given_settings(arguments))
 
 
-def _first_pixels(path: Path | None, recipe: Recipe, real: Dataset) -> tuple[Any, dict[str, str]]:
-    """The images to start from and what to remember of them, if a file was given."""
+def _first_images(path: Path | None, recipe: Recipe, data: Dataset) -> tuple[Any, Provenance]:
+    """The images of the file that `--start` names, and what the new file remembers of them."""
     if path is None:
         return None, {}
     import torch
 
     from mipset.file.artifact import read
 
-    given = read(path)
-    if given.factor != recipe.factor:
-        raise SettingError(f"{path} has --factor {given.factor}, not {recipe.factor}: use the same to start from it.")
-    if given.class_names != real.class_names:
-        raise SettingError(f"{path} has other classes than {real.name}: start from a set of the same classes.")
-    return torch.from_numpy(given.images), {"start": _digest(given)}
+    start = read(path)
+    if start.factor != recipe.factor:
+        raise SettingError(f"{path} has `factor` {start.factor}, not {recipe.factor}. Choose the factor of the file.")
+    if start.class_names != data.class_names:
+        raise SettingError(f"{path} has other classes than {data.name}. Start from a set of the same classes.")
+    return torch.from_numpy(start.images), {"start": _digest(start)}
 
 
 def _digest(artifact: Artifact) -> str:
-    """What tells the images of a file apart from all others."""
+    """A hash of the images in a file."""
     return hashlib.sha256(artifact.images.tobytes()).hexdigest()
 
 
-def _cost(recipe: Recipe, real: Dataset) -> Cost:
+def _cost(recipe: Recipe, data: Dataset) -> Cost:
     from mipset.condensing.costs import cost
 
-    return cost(recipe, real.shape, real.classes, len(real.train), len(real.test))
+    return cost(recipe, data.shape, data.classes, len(data.train), len(data.test))
 
 
-def _tell_cost(
+def _print_cost(
     recipe: Recipe,
-    real: Dataset,
+    data: Dataset,
     device: torch.device,
     engine: Engine,
     first: torch.Tensor | None,
-    origin: dict[str, Any],
+    origin: Provenance,
 ) -> None:
-    """What `condense` would do, once it is known that it could."""
+    """Check that `condense` could run, and print what it would cost."""
     import torch
 
     from mipset.condensing.assembly import given_pixels
@@ -204,64 +196,66 @@ def _tell_cost(
     from mipset.condensing.packing import packed_bytes
     from mipset.units import byte_count, flop_count
 
-    check_fit(recipe, real)
+    check_fit(recipe, data)
     if first is not None:
-        given_pixels(first, (recipe.ipc, real.classes, *real.shape))
-    found = _cost(recipe, real)
-    match, step = timed(recipe, real.shape, real.classes, device, engine)
-    where = f"{device}, {count(torch.get_num_threads(), 'thread')}, {engine}" if device.type == "cpu" else str(device)
-    size = " x ".join(map(str, real.shape))
+        given_pixels(first, (recipe.ipc, data.classes, *data.shape))
+    cost = _cost(recipe, data)
+    match, step = timed(recipe, data.shape, data.classes, device, engine)
+    threads = counted(torch.get_num_threads(), "thread")
+    machine = f"{device}, {threads}, {engine}" if device.type == "cpu" else str(device)
+    shape = " x ".join(map(str, data.shape))
     rows = {
-        "data": f"{real.name}: {len(real.train):,} training images of {size} pixels, {real.classes} classes",
-        "recipe": f"{count(recipe.ipc, 'image')} per class, policy {recipe.policy}, "
+        "data": f"{data.name}: {len(data.train):,} training images of {shape} pixels, {data.classes} classes",
+        "recipe": f"{counted(recipe.ipc, 'image')} per class, policy {recipe.policy}, "
         f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
-        "work": f"{flop_count(found.run_flops)}: {found.matches:,} matches of {flop_count(found.match_flops)}, "
-        f"{found.training_steps:,} training steps of {flop_count(found.step_flops)}",
-        "time": f"about {duration(found.seconds(match, step))} on this machine ({where}): "
+        "work": f"{flop_count(cost.run_flops)}: {cost.matches:,} matches of {flop_count(cost.match_flops)}, "
+        f"{cost.training_steps:,} training steps of {flop_count(cost.step_flops)}",
+        "time": f"about {duration(cost.seconds(match, step))} on this machine ({machine}): "
         f"a match takes {match:.3g} s, a training step {step:.3g} s",
-        "max_memory": f"about {byte_count(found.max_memory)}",
-        "file": byte_count(packed_bytes(recipe, real, origin)),
+        "memory": f"about {byte_count(cost.max_memory)}",
+        "file": byte_count(packed_bytes(recipe, data, origin)),
     }
-    print(titled(rows))
+    print(titled_lines(rows))
     print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
 
-def grow(chosen: argparse.Namespace) -> None:
-    """Condense more images per class (--ipc), or classes that DATASET has and FILE has not, beside those of FILE.
+def run_grow(arguments: argparse.Namespace) -> None:
+    """Add condensed images to those of FILE: more per class (--ipc), or new classes of DATASET.
 
-    The images of FILE stay as they are, to the bit. A device that has them needs only the new ones, unless classes were
-    added: these lie within every rank, so that it reads the file anew.
+    The images of FILE stay as they are, byte for byte. A device that has them downloads only the new images per class.
+    New classes are part of every rank: after adding one, a device downloads the file again.
     """
     refuse_torchrun("grow")
     from mipset.file.artifact import read
 
-    refuse_to_overwrite(chosen)
-    artifact = read(chosen.file)
-    device = chosen_device(chosen)
+    check_output(arguments)
+    artifact = read(arguments.file)
+    device = device_of(arguments)
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
 
-    loaded = dataset_of(chosen, chosen.file, artifact)
-    real = in_order_of(artifact, loaded)
-    recipe = recipe_of(artifact, chosen.recipe, **given_settings(chosen))
-    engine = Engines(chosen, device).for_work(lambda: _cost(recipe, real).run_flops)
-    parts = grown(artifact, real, recipe, device, engine)
-    kept = CheckpointedRun(_waiting(chosen), parts, recipe, real.identity + _digest(artifact), str(engine))
-    origin = {"sha256": loaded.sha256, "engine": str(engine)}  # of the data as they are, not in the order of the file
-    packed = partial(pack_grown, artifact, r=recipe, data=real, origin=origin)
-    _carry_out(chosen, f"growing {chosen.file.stem}", kept, packed, f"; those of {chosen.file} are unchanged")
+    dataset = dataset_of_file(arguments, arguments.file, artifact)
+    data = in_order_of(artifact, dataset)
+    recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
+    engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
+    parts = grown(artifact, data, recipe, device, engine)
+    run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, data.identity + _digest(artifact), str(engine))
+    # The provenance names the dataset as it is stored, not with its classes in the order of the file.
+    origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
+    pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)
+    ending = f"; those of {arguments.file} are unchanged"
+    _carry_out(arguments, f"growing {arguments.file.stem}", run, pack_step, ending)
 
 
-def recipes(chosen: argparse.Namespace) -> None:
-    """List the named recipes with their dataset and what they promise, or every setting of one."""
+def run_recipes(arguments: argparse.Namespace) -> None:
+    """List the named recipes, with the dataset and the expected accuracy of each, or every setting of one recipe."""
     from mipset.settings.catalogue import RECIPES, recipe
-    from mipset.cli.parser import flag_of
 
-    if chosen.name is None:
+    if arguments.name is None:
         for name, named in RECIPES.items():
             print(f"{name}\n    {named.dataset}: {named.promise}")
         return
-    settings = recipe(chosen.name)
+    settings = recipe(arguments.name)
     for f in fields(settings):
         setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
         print(f"{setting:<36}  {f.metadata['help']}")

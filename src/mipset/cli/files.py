@@ -1,214 +1,225 @@
-"""What a file holds, and the same for others: `show`, `audit`, `slice`, `export` and `import`."""
+"""The verbs for what a file holds (`show`, `audit`, `slice`) and for other programs (`export`, `import`)."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mipset.cli.shared import (
-    Verbs,
-    add_data_flags,
-    add_verb,
-    at_least,
-    count,
-    dataset_of,
-    load,
-    refuse_to_destroy,
-    refuse_to_overwrite,
-    size_of,
-)
+from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, load_with_progress
+from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least
+from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
 
-IMPORTS = ("mdc", "dc")  # of imports, which needs torch; a test keeps the two alike
+if TYPE_CHECKING:
+    from mipset.file.provenance import Provenance
+
+IMPORTS = ("mdc", "dc")  # those of mipset.exchange.published, which imports torch; a test compares the two
 ORDERS = ("tiles", "images")
-EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # of exports, which needs numpy; likewise
+EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # those of mipset.exchange.exports, which imports numpy
 
 
 def add(verbs: Verbs) -> None:
-    """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "show", show, "what a file holds, as text or picture")
-    verb.add_argument("file", metavar="FILE", type=Path)
+    """Add the verbs of this module and their flags."""
+    verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
-    verb.add_argument("--svg", metavar="SVG", type=Path, help="write the accuracy curve as a chart")
+    verb.add_argument("--svg", metavar="SVG", type=Path, help="write a chart of the accuracy curve")
     verb.add_argument("--force", action="store_true", help="overwrite PNG and SVG")
 
-    verb = add_verb(verbs, "audit", audit, "how near a file comes to real images")
-    verb.add_argument("file", metavar="FILE", type=Path)
-    verb.add_argument("data", metavar="DATASET", nargs="?", help="the training images (default: named in the file)")
-    verb.add_argument("--top", metavar="K", type=int, default=10, help="how many to list and to show (default: 10)")
-    verb.add_argument("--png", metavar="PNG", type=Path, help="write them beside the real images")
-    verb.add_argument("--seed", metavar="S", type=int, default=0, help="of the sample of real images (default: 0)")
+    verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
+    verb.add_argument(
+        "data", metavar="DATASET", nargs="?", help="the training images (default: the dataset that FILE names)"
+    )
+    verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
+    verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
+    verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
     verb.add_argument("--force", action="store_true", help="overwrite PNG")
 
-    verb = add_verb(verbs, "slice", slice_, "write the first n images of each class")
-    verb.add_argument("file", metavar="FILE", type=Path)
-    verb.add_argument("size", metavar="N", type=int)
-    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
-    verb.add_argument("--force", action="store_true", help="overwrite FILE")
+    verb = add_verb(verbs, "slice", run_slice, "write the first images of each class to a new file")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
+    verb.add_argument("size", metavar="N", type=int, help="images per class to keep")
+    verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
+    verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
-    verb = add_verb(verbs, "export", export, "write a file for other programs")
-    verb.add_argument("file", metavar="FILE", type=Path)
-    verb.add_argument("--to", choices=EXPORTS, required=True, help="what to write")
+    verb = add_verb(verbs, "export", run_export, "write a file for other programs")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
+    verb.add_argument("--to", choices=EXPORTS, required=True, help="the format to write")
     verb.add_argument(
-        "--out", metavar="PATH", type=Path, required=True, help="the file to write, or with png the folder"
+        "--out", metavar="PATH", type=Path, required=True, help="the file to write (png: the folder to write)"
     )
-    verb.add_argument("--ipc", metavar="N", type=int, help="only the first N images of each class")
-    verb.add_argument("--decoded", action="store_true", help="training images in place of the stored ones they are in")
+    verb.add_argument("--ipc", metavar="N", type=int, help="export the first N images of each class (default: all)")
+    verb.add_argument(
+        "--decoded", action="store_true", help="export training images instead of the stored images that hold them"
+    )
     verb.add_argument("--force", action="store_true", help="replace PATH")
 
-    verb = add_verb(verbs, "import", import_, "make a file of what others published")
+    verb = add_verb(verbs, "import", run_import, "convert a set that the authors of another method published")
     verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
     verb.add_argument(
         "--kind",
         choices=IMPORTS,
         required=True,
-        help="mdc: of MDC, IDC or DREAM, values in [0, 1]; dc: of DC, DSA, DM or MTT, normalised values",
+        help="mdc: from MDC, IDC or DREAM, values in [0, 1]; dc: from DC, DSA, DM or MTT, normalised values",
     )
-    verb.add_argument("--dataset", metavar="DATASET", required=True, help="what was condensed, as for `condense`")
+    verb.add_argument(
+        "--dataset", metavar="DATASET", required=True, help="the dataset that was condensed, as for `mipset condense`"
+    )
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    verb.add_argument("--factor", metavar="F", type=int, help="of mdc: tiles along each side of an image")
+    verb.add_argument("--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image")
     verb.add_argument(
         "--order",
         choices=ORDERS,
-        help="of mdc: tiles, so that a size is what its authors measured, or whole images (default: tiles)",
+        help="mdc: `tiles` keeps the sizes that the authors measured, `images` keeps stored images whole "
+        "(default: tiles)",
     )
-    verb.add_argument("--labels", metavar="FILE", type=Path, help="of MTT: the labels (default: beside FILE)")
-    verb.add_argument("--experiment", metavar="E", type=int, help="of DC, DSA or DM: which one (default: 0)")
+    verb.add_argument(
+        "--labels", metavar="FILE", type=Path, help="MTT: the file of labels (default: the one next to FILE)"
+    )
+    verb.add_argument("--experiment", metavar="E", type=int, help="DC, DSA or DM: which experiment (default: 0)")
     add_data_flags(verb)
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
 
-def show(chosen: argparse.Namespace) -> None:
-    """Print what FILE holds, where it comes from and how good each size is."""
+def run_show(arguments: argparse.Namespace) -> None:
+    """Print what FILE holds, where it comes from, and the accuracy of each size."""
     from mipset.display.tables import description
     from mipset.file.artifact import read
 
-    _refuse_pictures(chosen, "png", "svg")
-    artifact = read(chosen.file)
-    if chosen.svg is not None and not artifact.accuracy:
-        raise SettingError(f"{chosen.file} has no accuracy curve: `mipset evaluate {chosen.file} --save` measures one.")
-    if chosen.png is None and chosen.svg is None:
+    _check_pictures(arguments, "png", "svg")
+    artifact = read(arguments.file)
+    if arguments.svg is not None and not artifact.accuracy:
+        raise SettingError(
+            f"{arguments.file} has no accuracy curve. Measure one with `mipset evaluate {arguments.file} --save`."
+        )
+    if arguments.png is None and arguments.svg is None:
         print(description(artifact))
-    if chosen.png is not None:
+    if arguments.png is not None:
         from mipset.display.pictures import write_contact_sheet
 
-        write_contact_sheet(artifact, chosen.png)
-        print(f"{chosen.png}: one row per class, one column per rank")
-    if chosen.svg is not None:
+        write_contact_sheet(artifact, arguments.png)
+        print(f"{arguments.png}: one row per class, one column per rank")
+    if arguments.svg is not None:
         from mipset.experiments.results import curve_chart
         from mipset.io.files import write_whole
 
-        curve = curve_chart(f"{chosen.file.stem}: accuracy against images per class", artifact.accuracy).encode()
-        write_whole(chosen.svg, lambda stream: stream.write(curve))
-        print(f"{chosen.svg}: accuracy against images per class")
+        chart = curve_chart(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).encode()
+        write_whole(arguments.svg, lambda stream: stream.write(chart))
+        print(f"{arguments.svg}: accuracy against images per class")
 
 
-def _refuse_pictures(chosen: argparse.Namespace, *names: str) -> None:
-    """Say before any work is done that the pictures these flags name cannot be written."""
+def _check_pictures(arguments: argparse.Namespace, *names: str) -> None:
+    """Refuse pictures that cannot be written, before any work is done. `names` are their arguments."""
     for name in names:
-        if getattr(chosen, name) is not None:
-            refuse_to_overwrite(chosen, name)
+        if getattr(arguments, name) is not None:
+            check_output(arguments, name)
 
 
-def audit(chosen: argparse.Namespace) -> None:
-    """Find the real training image that is nearest to each image of FILE: to be known before it is published.
+def run_audit(arguments: argparse.Namespace) -> None:
+    """Find the closest real training image for every image of FILE. Run it before you publish FILE.
 
-    Real images are compared with each other too, so that it can be told what is near.
+    Real images are compared with each other too. This shows which distances are small.
     """
     from mipset.file.artifact import read
 
-    at_least(1, top=chosen.top)
-    at_least(0, seed=chosen.seed)
-    _refuse_pictures(chosen, "png")
-    artifact = read(chosen.file)
-    real = dataset_of(chosen, chosen.file, artifact, "name {} behind the file")
+    check_at_least(1, top=arguments.top)
+    check_at_least(0, seed=arguments.seed)
+    _check_pictures(arguments, "png")
+    artifact = read(arguments.file)
+    data = dataset_of_file(arguments, arguments.file, artifact, "name {} after the file")
     from mipset.display.tables import in_columns
     from mipset.evaluation.audit import audit, pairs
 
-    with Progress(f"comparing with {real.name}", 1.0) as bar:
-        found = audit(artifact, real, chosen.seed, lambda share: bar.advance(share - bar.done))
-    listed = found.found[: chosen.top]
-    lines = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
-    for one in listed:
-        names = printable(artifact.class_names[one.label]), printable(real.class_names[one.real_label])
-        lines.append(
+    with Progress() as bar:
+        report = audit(artifact, data, arguments.seed, bar.report)
+    listed = report.neighbours[: arguments.top]
+    rows = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
+    for neighbour in listed:
+        class_name = printable(artifact.class_names[neighbour.label])
+        real_class_name = printable(data.class_names[neighbour.real_label])
+        rows.append(
             [
-                names[0],
-                str(one.rank),
-                str(one.tile),
-                f"{one.distance:.1f}",
-                f"{one.row} ({names[1]})",
-                f"{one.share:.0%}",
+                class_name,
+                str(neighbour.rank),
+                str(neighbour.tile),
+                f"{neighbour.distance:.1f}",
+                f"{neighbour.row} ({real_class_name})",
+                f"{neighbour.share:.0%}",
             ]
         )
-    print(f"the {len(listed)} of {len(found.found)} images that are nearest to a real one; distances in grey levels")
-    print(in_columns(lines))
+    total = len(report.neighbours)
+    print(f"the {len(listed)} of {total} images that are nearest to a real one; distances in grey levels")
+    print(in_columns(rows))
     print(
-        f"{len(found.suspicious)} of {len(found.found)} are nearer to a training image than half of the training "
-        f"images are to each other ({found.usual:.1f})"
+        f"{len(report.suspicious)} of {total} are nearer to a training image than half of the training "
+        f"images are to each other ({report.usual:.1f})"
     )
-    if chosen.png is not None:
+    if arguments.png is not None:
         from mipset.display.pictures import side_by_side, write_picture
 
-        captions = [f"{line[0]} {line[1]}.{line[2]}: {line[3]}" for line in lines[1:]]
-        write_picture(side_by_side(pairs(artifact, real, listed), captions), chosen.png)
-        print(f"{chosen.png}: each of them beside the real image")
+        captions = [f"{row[0]} {row[1]}.{row[2]}: {row[3]}" for row in rows[1:]]
+        write_picture(side_by_side(pairs(artifact, data, listed), captions), arguments.png)
+        print(f"{arguments.png}: each of them beside the real image")
 
 
-def slice_(chosen: argparse.Namespace) -> None:
-    """Write the first N images of each class of FILE as a file of its own."""
+def run_slice(arguments: argparse.Namespace) -> None:
+    """Write the first N images of each class of FILE to a file of their own."""
     from mipset import device
 
-    refuse_to_overwrite(chosen)
-    device.open(chosen.file).prefix(chosen.size).write(chosen.out)
-    print(f"{chosen.out}: {count(chosen.size, 'image')} per class, {size_of(chosen.out)}")
+    check_output(arguments)
+    device.open(arguments.file).prefix(arguments.size).write(arguments.out)
+    print(f"{arguments.out}: {counted(arguments.size, 'image')} per class, {bytes_of(arguments.out)}")
 
 
-def export(chosen: argparse.Namespace) -> None:
+def run_export(arguments: argparse.Namespace) -> None:
     """Write the images of FILE for other programs.
 
-    png: a folder with one sub-folder per class, and a contact sheet. npz: arrays for numpy. parquet: for Hugging Face
-    datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of them the images
-    come rank by rank, so that the first n of each class are the subset of size n.
+    png: a folder with one sub-folder per class, and a contact sheet. npz: arrays for numpy. parquet: a table for
+    Hugging Face datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of
+    them the images are ordered by rank, so the first n of each class are the subset of size n.
     """
     from mipset.exchange.exports import export
     from mipset.file.artifact import read
     from mipset.file.decoding import decoded
 
-    refuse_to_destroy(chosen.out, chosen.file)
-    artifact = read(chosen.file)
-    if chosen.ipc is not None:
-        artifact = artifact.prefix(chosen.ipc)
-    if chosen.decoded:
+    check_not_input(arguments.out, arguments.file)
+    artifact = read(arguments.file)
+    if arguments.ipc is not None:
+        artifact = artifact.prefix(arguments.ipc)
+    if arguments.decoded:
         artifact = decoded(artifact)
-    export(artifact, chosen.to, chosen.out, force=chosen.force)
+    export(artifact, arguments.to, arguments.out, force=arguments.force)
     print(
-        f"{chosen.out}: {count(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{size_of(chosen.out)}"
+        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
+        f"{bytes_of(arguments.out)}"
     )
 
 
-def import_(chosen: argparse.Namespace) -> None:
-    """Make a file of ours from one that the authors of another method published; nothing in it is executed.
+def run_import(arguments: argparse.Namespace) -> None:
+    """Convert a file that the authors of another method published into a condensed set of mipset.
 
-    It can then be evaluated, sliced, exported and compared like any other. Values are rounded to bytes.
+    Nothing in FILE is executed. The result can be evaluated, sliced, exported and compared like every other set. Its
+    values are rounded to bytes.
     """
-    refuse_to_overwrite(chosen)
+    check_output(arguments)
     from mipset.data import spec_of
     from mipset.exchange.published import as_artifact, open_published
 
-    published = open_published(chosen.file, chosen.labels, chosen.experiment)
+    published = open_published(arguments.file, arguments.labels, arguments.experiment)
     for labels in published.files[1:]:
-        refuse_to_destroy(chosen.out, labels)
-    loaded_with: Provenance = {"size": chosen.resolution, "split_seed": chosen.split_seed}
-    about = (spec_of(chosen.dataset) if chosen.resolution is None else None) or load(
-        chosen.dataset, chosen.resolution, chosen.split_seed
+        check_not_input(arguments.out, labels)
+    loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
+    spec = (spec_of(arguments.dataset) if arguments.resolution is None else None) or load_with_progress(
+        arguments.dataset, arguments.resolution, arguments.split_seed
     )
-    found = as_artifact(published, chosen.kind, about, factor=chosen.factor, order=chosen.order, origin=loaded_with)
-    found.artifact.write(chosen.out)
+    converted = as_artifact(
+        published, arguments.kind, spec, factor=arguments.factor, order=arguments.order, origin=loaded_with
+    )
+    converted.artifact.write(arguments.out)
     print(
-        f"{chosen.out}: {count(found.artifact.ipc, 'image')} for each of {len(about.class_names)} classes, "
-        f"{size_of(chosen.out)}; {100 * found.cut_off:.2g} % of their values were outside of what a "
-        f"byte can hold, and were cut off\nnext: mipset evaluate {chosen.out}"
+        f"{arguments.out}: {counted(converted.artifact.ipc, 'image')} for each of {len(spec.class_names)} classes, "
+        f"{bytes_of(arguments.out)}; {100 * converted.cut_off:.2g} % of the values did not fit into a byte and "
+        f"were clipped\nnext: mipset evaluate {arguments.out}"
     )

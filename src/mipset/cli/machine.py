@@ -1,4 +1,4 @@
-"""What a verb computes with: the flags that say so, the device, its threads, and who computes a network's steps."""
+"""Which device, how many threads and which engine a verb computes with, and the flags that choose them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mipset.cli.shared import Parser, say
+from mipset.cli.parser import Parser
+from mipset.cli.wording import print_message
 from mipset.errors import NoCompilerError, SettingError
 from mipset.nn.distributed import Team
 
@@ -20,58 +21,62 @@ if TYPE_CHECKING:
 
 
 COMPILE = ("auto", "on", "off")
-MOST_THREADS = 1024  # more than that ends the process instead of helping it
-COMPILE_FROM = 3e11  # FLOPs from which it pays: some seconds of plain torch
+MOST_THREADS = 1024  # torch ends the process if it cannot start as many threads as it is asked for
+COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some seconds of plain torch
 
 
 def add_machine_flags(verb: Parser) -> None:
-    """What `chosen_device` and `Engines` read."""
-    verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
+    """Add the flags that `device_of` and `Engines` read."""
+    verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one)")
     verb.add_argument(
-        "--threads", metavar="K", type=int, help="of the CPU (default: every core, or a share of them under torchrun)"
+        "--threads",
+        metavar="K",
+        type=int,
+        help="CPU threads (default: one per core; under torchrun, a share of the cores)",
     )
     verb.add_argument(
         "--compile",
         choices=COMPILE,
         default="auto",
-        help="kernels of our own, several times faster on a CPU; compiled once, kept (default: auto, for longer work)",
+        help="whether to use our own CPU kernels, which are several times faster and are compiled once "
+        "(default: auto, only for longer work)",
     )
 
 
 def refuse_torchrun(verb: str) -> None:
-    """Only `condense` is shared by the processes that torchrun starts: all others would do the same work twice."""
+    """Refuse a verb under torchrun. Only `condense` shares its work; other verbs would do it in every process."""
     if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" and "TORCHELASTIC_RUN_ID" in os.environ:
-        raise SettingError(f"torchrun shares out `mipset condense` only: start `mipset {verb}` without it.")
+        raise SettingError(f"torchrun works with `mipset condense` only. Start `mipset {verb}` without torchrun.")
 
 
-def chosen_device(chosen: argparse.Namespace) -> torch.device:
-    """The device asked for, or the best there is, once it has answered; its threads are set on the way."""
+def device_of(arguments: argparse.Namespace) -> torch.device:
+    """The device that `--device` names, or the best of this machine. Also sets the number of threads."""
     import torch
 
     from mipset.nn.memory import keep_freed_memory
 
     keep_freed_memory()
-    team: Team = chosen.team
-    threads = team.threads(_cores()) if chosen.threads is None else chosen.threads
+    team: Team = arguments.team
+    threads = team.threads(_cores()) if arguments.threads is None else arguments.threads
     if threads is not None:
         if not 1 <= threads <= MOST_THREADS:
-            raise SettingError(f"--threads cannot be {threads}: choose from 1 to {MOST_THREADS}.")
+            raise SettingError(f"`threads` is {threads}: it must be from 1 to {MOST_THREADS}. Choose another value.")
         torch.set_num_threads(threads)
-    name = chosen.device if chosen.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+    name = arguments.device if arguments.device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about names that are devices no more
+            warnings.simplefilter("ignore")  # torch warns of device names that it no longer supports
             device = torch.device(team.device(name))
             torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise SettingError(f"--device cannot be {name!r} on this machine: choose cpu, or leave it out.") from error
+        raise SettingError(f"`device` is {name!r}, which this machine does not have. Choose cpu or auto.") from error
     return device
 
 
-def workers(chosen: argparse.Namespace, device: torch.device) -> int:
-    """How many processes evaluate: as many as --workers says, else one for each core that could have idled."""
-    if chosen.workers is not None:
-        return int(chosen.workers)
+def workers_of(arguments: argparse.Namespace, device: torch.device) -> int:
+    """How many processes evaluate: what `--workers` says, else one per core on a CPU and one on a GPU."""
+    if arguments.workers is not None:
+        return int(arguments.workers)
     return _cores() if device.type == "cpu" else 1
 
 
@@ -80,21 +85,23 @@ def _cores() -> int:
 
 
 class Engines:
-    """Who computes the networks' steps: what --compile says, for so much work."""
+    """Chooses the engine, plain torch or compiled kernels, as `--compile` says and as the work deserves."""
 
-    def __init__(self, chosen: argparse.Namespace, device: torch.device) -> None:
-        self._compile: str = chosen.compile
+    def __init__(self, arguments: argparse.Namespace, device: torch.device) -> None:
+        self._compile: str = arguments.compile
         self._on_cpu = device.type == "cpu"
         self._compiled: Engine | None = None
         if self._compile == "on" and not self._on_cpu:
-            raise SettingError(f"--compile on is for the CPU, not for --device {device}: leave it out.")
+            raise SettingError(
+                f"`compile` is on, but `device` is {device}: kernels are for the CPU. Leave out `compile`."
+            )
 
     def for_work(self, flops: Callable[[], float]) -> Engine:
-        """Compiled kernels, if they were asked for or so many FLOPs make them worth their compilation."""
+        """The engine for work of so many FLOPs, which are counted only if they matter."""
         from mipset.nn.engines import Engine
 
-        wanted = self._compile == "on" or (self._compile == "auto" and self._on_cpu and flops() >= COMPILE_FROM)
-        if not wanted:
+        compiled = self._compile == "on" or (self._compile == "auto" and self._on_cpu and flops() >= COMPILE_FROM)
+        if not compiled:
             return Engine()
         if self._compiled is None:
             self._compiled = self._native()
@@ -108,5 +115,5 @@ class Engines:
         except NoCompilerError as error:
             if self._compile == "on":
                 raise
-            say(f"{str(error).rstrip('.')}; going on without, which is several times slower.")
+            print_message(f"{error} Continuing without compiled kernels, which is several times slower.")
             return Engine()

@@ -1,7 +1,7 @@
 """Evaluation: train a new network on each prefix of a written file, and test it after the last epoch.
 
-What is measured is what is shipped: only the uint8 images of the file are trained on (law 5). Test images are looked at
-once, when training is over, and choose nothing (law 7).
+Networks are trained on the uint8 images of the file, exactly as devices get them. Test images are used once, after the
+last epoch: no setting and no epoch is chosen with them.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good each size of a condensed set is: all that a score depends on, beside its size and its number.
+    """How to measure each size of a condensed set. A score depends on these fields, its size and its network number.
 
-    Classes are told by their names: in `data` they may have another order than in the set.
+    Classes are matched by name: their order in `data` may differ from their order in the set.
     """
 
     artifact: Artifact
     data: Dataset
     protocol: Protocol = field(default_factory=lambda: PROTOCOLS["quick"])
-    architecture: Architecture | None = None  # what the set was condensed with
+    architecture: Architecture | None = None  # None: the one that the set was condensed with
     seed: int = 0
     device: str = "cpu"
     engine: Engine = field(default_factory=Engine)
@@ -68,16 +68,16 @@ class Evaluation:
         return self.architecture or Architecture.of(self.artifact.recipe)
 
     def scores(self, sizes: Sequence[int], networks: int = 3, workers: int = 1) -> Iterator[Score]:
-        """Train `networks` networks on each of the prefixes; yield each score as it is there, largest sizes first."""
+        """Train `networks` networks on each size and yield each score as soon as it is known, largest sizes first."""
         for _, score in scores([(self, sizes)], networks, workers):
             yield score
 
     def flops(self, size: int) -> float:
-        """The work of one score."""
+        """The FLOPs of one score."""
         return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
 
     def training_set(self, size: int) -> Images:
-        """What a network learns from: S_[size] as it is in the file."""
+        """The training images of S_[size], decoded from the file."""
         return decoded(self.artifact.prefix(size), torch.device(self.device))
 
     def score(self, size: int, number: int) -> Score:
@@ -89,14 +89,14 @@ class Evaluation:
         for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
             pass
         if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
-            raise DivergedError(f"a network trained on size {size} is no longer finite: try another --protocol.")
-        asked = self.data.with_class_order(self.artifact.class_names).test
-        pixels, labels = torch.from_numpy(asked.images), torch.from_numpy(asked.labels)
+            raise DivergedError(f"A network trained on size {size} is no longer finite. Choose another `protocol`.")
+        split = self.data.with_class_order(self.artifact.class_names).test
+        pixels, labels = torch.from_numpy(split.images), torch.from_numpy(split.labels)
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
 
     def curve(self, scores: Sequence[Score]) -> list[Accuracy]:
-        """Mean and spread over networks for each size."""
+        """The mean and standard deviation over networks, for each size."""
         points = []
         for size in sorted({score.size for score in scores}):
             values = [score.accuracy for score in sorted(scores, key=lambda s: s.network) if score.size == size]
@@ -116,7 +116,7 @@ class Evaluation:
 
 
 def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protocol, factor: int, size: int) -> float:
-    """What it takes to train a network on S_[size] and to test it: learning is three times the work of looking."""
+    """The FLOPs to train a network on S_[size] and to test it. Testing an image is a third of training on it."""
     images = size * data.classes * factor**2
     per_image = learning_flops(architecture, data.shape, data.classes)
     return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
@@ -124,48 +124,48 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
 
 @cache
 def learning_flops(architecture: Architecture, shape: tuple[int, int, int], classes: int) -> int:
-    """Of a network that learns from one image [ch, h, w]."""
+    """The FLOPs to train a network on one image [ch, h, w], once."""
     return training_flops(builder(architecture, shape, classes), shape)
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:
-    """The training images in a file: every stored image decoded, class by class within a rank."""
+    """The training images in a file: every stored image decoded, ordered by rank, then by class."""
     stored = torch.from_numpy(artifact.images.copy()).to(device)  # [n, C, ch, h, w]
     return training_images(to_unit(stored), formation(artifact.factor), artifact.mean, artifact.std)
 
 
-Job = tuple[int, int, int]  # which evaluation, which size, which network
+ScoreKey = tuple[int, int, int]  # index of the evaluation, size, number of the network
 
 
 def scores(
     tasks: Sequence[tuple[Evaluation, Sequence[int]]], networks: int = 3, workers: int = 1
 ) -> Iterator[tuple[int, Score]]:
-    """Train `networks` networks on each size of each task; yield each score as it is there, with its task's index.
+    """Train `networks` networks on each size of each task; yield each score as soon as it is known, with its task.
 
-    Tasks are taken in turn, largest sizes first. With more than one worker, scores are made by processes of one thread
-    each: small networks gain more from that than from threads. A score depends on the seed, its size and its number,
-    never on which process made it, nor on what else is evaluated.
+    A task is an evaluation and its sizes; it is named by its index. Tasks are taken in turn, largest sizes first. With
+    more than one worker, processes of one thread each compute the scores: small networks gain more from that than from
+    threads. A score depends on the seed, its size and its number, not on the process or on other scores.
     """
     for evaluation, sizes in tasks:
         for size in sizes:
             evaluation.artifact.prefix(size)
     if networks < 1:
-        raise SettingError(f"--networks cannot be {networks}: at least one has to be trained.")
+        raise SettingError(f"`networks` is {networks}: it must be at least 1. Choose a larger value.")
     evaluations = [evaluation for evaluation, _ in tasks]
-    jobs = [
+    keys = [
         (index, size, number)
         for index, (_, sizes) in enumerate(tasks)
         for size in sorted(sizes, reverse=True)
         for number in range(networks)
     ]
     if workers > 1:
-        yield from _in_processes(evaluations, jobs, workers)
+        yield from _in_processes(evaluations, keys, workers)
         return
-    for index, size, number in jobs:
+    for index, size, number in keys:
         yield index, evaluations[index].score(size, number)
 
 
-_evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not with every job
+_evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not with every score
 
 
 def _start_worker(evaluations: Sequence[Evaluation]) -> None:
@@ -182,25 +182,27 @@ def _hold_interrupts(hold: bool) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK if hold else signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _work(index: int, size: int, number: int) -> tuple[int, Score]:
+def _score_in_worker(index: int, size: int, number: int) -> tuple[int, Score]:
     return index, _evaluations[index].score(size, number)
 
 
-def _in_processes(evaluations: Sequence[Evaluation], jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, Score]]:
+def _in_processes(
+    evaluations: Sequence[Evaluation], keys: Sequence[ScoreKey], workers: int
+) -> Iterator[tuple[int, Score]]:
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluations,))
     try:
-        _hold_interrupts(True)  # workers inherit it, so that Ctrl-C meets none of them half started
+        _hold_interrupts(True)  # workers inherit this, so that Ctrl-C cannot stop one while it starts
         try:
-            futures = [pool.submit(_work, *job) for job in jobs]
+            futures = [pool.submit(_score_in_worker, *score_key) for score_key in keys]
         finally:
             _hold_interrupts(False)
         for future in as_completed(futures):
             yield future.result()
     except (BrokenProcessPool, BrokenPipeError) as error:
         raise MipsetError(
-            "a worker process was ended from outside (out of memory?): try again with --workers 1."
+            "A worker process was killed, perhaps because memory ran out. Try again with `workers` 1."
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,144 @@
+"""The parser, the groups of flags that several verbs share, and the functions that read these flags."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from mipset.errors import SettingError
+
+if TYPE_CHECKING:
+    from mipset.settings.protocol import Protocol
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises a SettingError where argparse would print a message and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingError(f"{message[:1].upper()}{message[1:]}. See `{self.prog} --help`.")
+
+    def typed_names(self) -> dict[str, str]:
+        """How a user types each argument, by its Python name: {"pixel_lr": "--pixel-lr", "file": "FILE"}."""
+        names = {}
+        for action in self._actions:
+            if action.option_strings:
+                names[action.dest] = action.option_strings[-1]
+            elif isinstance(action.metavar, str):
+                names[action.dest] = action.metavar
+        return names
+
+
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def add_verb(verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None], summary: str) -> Parser:
+    """Add a verb, without flags yet. The docstring of `run` is its description in `--help`."""
+    verb = verbs.add_parser(
+        name,
+        help=summary,
+        description=_paragraphs(run.__doc__ or ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.set_defaults(run=run, parser=verb)
+    return verb
+
+
+def _paragraphs(docstring: str) -> str:
+    """The paragraphs of a docstring, in lines that fit a terminal."""
+    return "\n\n".join(textwrap.fill(paragraph, 79) for paragraph in inspect.cleandoc(docstring).split("\n\n"))
+
+
+def flag_of(name: str) -> str:
+    """How a setting is written on the command line: `--pixel-lr` for `pixel_lr`."""
+    return "--" + name.replace("_", "-")
+
+
+def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
+    """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed."""
+    from mipset.settings.recipe import Recipe
+
+    group = verb.add_argument_group("settings", "Each flag replaces one setting of the recipe.")
+    for f in fields(Recipe):
+        if f.name in without:
+            continue
+        kind = {"int": int, "float": float, "str": str}[str(f.type)]
+        choices = f.metadata["choices"]
+        text = f.metadata["help"] + (f" ({', '.join(choices)})" if choices else "")
+        group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=text)
+
+
+def given_settings(arguments: argparse.Namespace, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings of a recipe that the user typed."""
+    from mipset.settings.recipe import Recipe
+
+    names = [f.name for f in fields(Recipe) if f.name not in without]
+    return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+
+
+def add_data_flags(verb: Parser) -> None:
+    """Add the flags that say how a folder of pictures becomes a dataset."""
+    verb.add_argument(
+        "--resolution",
+        metavar="PIXELS",
+        type=int,
+        help="scale and crop the pictures of folder:PATH to this height and width (default: keep them as they are)",
+    )
+    verb.add_argument(
+        "--split-seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="seed that draws the test images of a folder without a test split (default: 0)",
+    )
+
+
+def add_protocol_flags(verb: Parser, default: str = "quick", seed: str = "--seed") -> None:
+    """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them."""
+    from mipset.settings.protocol import PROTOCOLS
+
+    verb.add_argument(
+        "--protocol", choices=sorted(PROTOCOLS), default=default, help=f"how to train networks (default: {default})"
+    )
+    verb.add_argument("--epochs", metavar="E", type=int, help="epochs of training (default: those of the protocol)")
+    verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")
+
+
+def protocol_of(arguments: argparse.Namespace) -> Protocol:
+    """The protocol that `--protocol` and `--epochs` describe."""
+    from mipset.settings.protocol import protocol
+
+    return protocol(arguments.protocol, **({} if arguments.epochs is None else {"epochs": arguments.epochs}))
+
+
+def check_at_least(least: int, **values: int | None) -> None:
+    """Refuse numbers that are too small. None stands for a flag that was not given."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise SettingError(f"`{name}` is {value}: it must be at least {least}. Choose a larger value.")
+
+
+def parse_sizes(text: str | None, ipc: int) -> list[int]:
+    """The sizes that `--sizes` names, for a file of `ipc` images per class."""
+    if text is None:
+        return list(range(1, ipc + 1))
+    return parse_numbers("sizes", text, ipc, f"The sizes are 1 to {ipc}")
+
+
+def parse_numbers(name: str, text: str, most: int, allowed: str) -> list[int]:
+    """`1-3,10` as [1, 2, 3, 10]. `allowed` says in an error which numbers may be chosen."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise SettingError(f"`{name}` is {text!r}. Write numbers such as 1-10 or 1,2,5.") from None
+        if not 1 <= low <= high <= most:
+            raise SettingError(f"`{name}` is {text!r}. {allowed}.")
+        numbers.update(range(low, high + 1))
+    return sorted(numbers)
