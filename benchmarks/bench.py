@@ -1,8 +1,12 @@
-"""Every claim of speed in one table, as ratios measured in one run: `make bench`.
+"""All claims about speed, measured in one run and printed in one table.
 
-The yardstick is one inner iteration of MDC at the paper's size: CIFAR-10 shapes, ConvNet-3 of width 128, 10 classes of
-10 images, factor 2, 64 real images per class, S_[1] active, then training on 2,000 real images in batches of 64;
-`plain.py` transcribes it plainly. Usage: bench.py [THREADS] [ROUNDS]
+The reference is one inner iteration of MDC with the paper's settings: CIFAR-10 shapes, ConvNet-3 of width 128, 10
+classes of 10 images, factor 2, 64 real images per class, S_[1] active; then the network learns from 2,000 real images
+in batches of 64. `plain.py` is this reference.
+
+Run:   make bench, or python benchmarks/bench.py [THREADS] [ROUNDS]
+Takes: 4 minutes on 2 free cores.
+Printed: docs/speed.md has the table.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from typing import Any
 
 import noise
 import plain
-import ranks
+import processes
 import resident
 import torch
 import torch.nn.functional as F
-from rounds import Work, best, contenders
+from rounds import Work, best_times, contenders
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
@@ -46,25 +50,26 @@ CPU = torch.device("cpu")
 WIDE = Architecture("convnet", 128, 3)
 
 
-def data(train: int = 5000, test: int = 100) -> Dataset:
-    """Noise in the shape of CIFAR-10."""
-    splits = noise.split(train), noise.split(test, seed=1)
+def random_data(train: int = 5000, test: int = 100) -> Dataset:
+    """Random images of CIFAR-10's shape."""
+    splits = noise.random_split(train), noise.random_split(test, seed=1)
     return Dataset("noise", *splits, tuple("abcdefghij"), (0.5,) * 3, (0.25,) * 3)
 
 
 def subset_of_one() -> MostLearnableSubset:
-    """MDC after its first choice."""
+    """The policy of MDC after its first selection: S_[1] is active."""
     policy = MostLearnableSubset(N)
     policy.restore({"chosen": [1], "F_before": [0.0] * (N - 1), "frozen": 0})
     return policy
 
 
 def parts_of(recipe: Recipe, engine: Engine) -> Parts:
-    return assemble(recipe, data(), CPU, None, engine)
+    """The parts of a condensation of random images."""
+    return assemble(recipe, random_data(), CPU, None, engine)
 
 
 def plain_setup(threads: int) -> dict[str, Work]:
-    """The yardstick."""
+    """The pieces of work of the reference."""
     torch.set_num_threads(threads)
     parts = parts_of(PAPER_CIFAR10, Engine())
     learner = parts.learner
@@ -72,27 +77,28 @@ def plain_setup(threads: int) -> dict[str, Work]:
     theta = learner.start(2)
     optimiser = learner.rule.optimiser(theta)
     return {
-        "match": lambda: plain.match(parts, theta, 2, 1, subset=1),
+        "match": lambda: plain.match_all_classes(parts, theta, 2, 1, subset=1),
         "train": lambda: plain.train(learner, theta, optimiser, 1),
         "gradient": lambda: plain.pixel_gradient(parts, parts.learner.start(3), 2, 1, 0, subset=1),
     }
 
 
 def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
-    """The same with our engine, and with other policies."""
+    """The same pieces of work with the compiled kernels, and matching with other policies."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     parts = parts_of(PAPER_CIFAR10.replace(**changes), native())
     theta = parts.learner.start(2)
 
     def match(policy: Policy) -> Work:
-        its = replace(parts, policy=policy)
-        return lambda: [update_class(its, theta, 2, 1, c) for c in its.classes]
+        changed = replace(parts, policy=policy)
+        return lambda: [update_class(changed, theta, 2, 1, c) for c in changed.classes]
 
     def gradient() -> Tensor:
-        again = replace(parts_of(PAPER_CIFAR10, native()), policy=subset_of_one())
-        update_class(again, again.learner.start(3), 2, 1, 0)
-        return again.S.velocity[:, 0] / again.S.momentum ** (again.S.C - 1)  # the gradient has decayed while it coasted
+        fresh = replace(parts_of(PAPER_CIFAR10, native()), policy=subset_of_one())
+        update_class(fresh, fresh.learner.start(3), 2, 1, 0)
+        # The velocity decayed while the other classes took their steps.
+        return fresh.S.velocity[:, 0] / fresh.S.momentum ** (fresh.S.C - 1)
 
     return {
         "match": match(subset_of_one()),
@@ -104,11 +110,14 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
 
 
 def peak_setup(threads: int) -> dict[str, Work]:
-    """The largest convolution of the network, as torch computes it in either order of memory."""
+    """The largest convolution of the network in torch, in both memory formats."""
     torch.set_num_threads(threads)
     x, weight = torch.randn(64, 128, 16, 16), torch.randn(128, 128, 3, 3)
-    lined = [value.to(memory_format=torch.channels_last) for value in (x, weight)]
-    return {"rows": lambda: F.conv2d(x, weight, padding=1), "channels": lambda: F.conv2d(lined[0], lined[1], padding=1)}
+    last_x, last_weight = (value.to(memory_format=torch.channels_last) for value in (x, weight))
+    return {
+        "channels first": lambda: F.conv2d(x, weight, padding=1),
+        "channels last": lambda: F.conv2d(last_x, last_weight, padding=1),
+    }
 
 
 PEAK_FLOPS = 2 * 64 * 16 * 16 * 128 * 128 * 9
@@ -116,7 +125,8 @@ EPOCHS = 4
 
 
 def evaluation(engine: Engine) -> Evaluation:
-    real = data()
+    """An evaluation of a file of random images."""
+    real = random_data()
     stored = real.train.images[: N * CLASSES].reshape(N, CLASSES, *SHAPE)
     return Evaluation(
         Artifact(stored, 2, real.mean, real.std, real.class_names),
@@ -128,25 +138,25 @@ def evaluation(engine: Engine) -> Evaluation:
 
 
 def plain_evaluation(threads: int) -> dict[str, Work]:
-    """One network after the other."""
+    """Evaluate one network after the other."""
     torch.set_num_threads(threads)
-    its = evaluation(Engine())
-    return {"scores": lambda: list(its.scores(range(1, N + 1), networks=1, workers=1))}
+    plain_torch = evaluation(Engine())
+    return {"scores": lambda: list(plain_torch.scores(range(1, N + 1), networks=1, workers=1))}
 
 
 def our_evaluation(workers: int) -> dict[str, Work]:
-    """As many at once as there are processes."""
-    its = evaluation(native())
-    return {"scores": lambda: list(its.scores(range(1, N + 1), networks=1, workers=workers))}
+    """Evaluate as many networks at once as there are processes."""
+    compiled = evaluation(native())
+    return {"scores": lambda: list(compiled.scores(range(1, N + 1), networks=1, workers=workers))}
 
 
-def apart(one: Tensor, other: Tensor) -> float:
-    """The difference in relative norm."""
-    return float((one - other).norm() / other.norm())
+def relative_difference(value: Tensor, reference: Tensor) -> float:
+    """The norm of the difference, divided by the norm of the reference."""
+    return float((value - reference).norm() / reference.norm())
 
 
-def fastest(command: list[str], repeats: int = 5) -> float:
-    """Seconds of a process."""
+def shortest_seconds(command: list[str], repeats: int = 5) -> float:
+    """The shortest time that a command takes."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -159,46 +169,46 @@ Row = tuple[str, str, str]
 
 
 def engine_rows(threads: int, rounds: int) -> list[Row]:
-    """Points 1, 2, 3, 7 and 8."""
+    """One inner iteration: the reference, ours in both precisions, the policies, and the rate in FLOP/s."""
     setups: list[tuple[Any, ...]] = [
         (plain_setup, threads),
         (our_setup, threads, {}),
         (our_setup, threads, {"train_precision": "bfloat16"}),
         (peak_setup, threads),
     ]
-    with contenders(*setups) as made:
-        yard, ours, half, peak = made
-        error = apart(ours.ask("gradient"), yard.ask("gradient"))
+    with contenders(*setups) as started:
+        reference, ours, half, largest = started
+        error = relative_difference(ours.result("gradient"), reference.result("gradient"))
         turns = [
-            (yard, ["match", "train"]),
+            (reference, ["match", "train"]),
             (ours, ["match", "base", "every", "train"]),
             (half, ["train"]),
-            (peak, ["rows", "channels"] * 9),
+            (largest, ["channels first", "channels last"] * 9),
         ]
-        y, o, h, p = best(turns, rounds)
-    whole, mine = y["match"] + y["train"], o["match"] + o["train"]
-    found = cost(PAPER_CIFAR10, SHAPE, CLASSES, 50_000)
-    rate, top = found.inner_flops / mine / 1e9, PEAK_FLOPS / min(p.values()) / 1e9
-    less = o["match"] + h["train"]
+        r, o, h, p = best_times(turns, rounds)
+    plain_total, total, half_total = r["match"] + r["train"], o["match"] + o["train"], o["match"] + h["train"]
+    flops = cost(PAPER_CIFAR10, SHAPE, CLASSES, 50_000).inner_flops
+    peak = PEAK_FLOPS / min(p.values()) / 1e9
+    rate, plain_rate = flops / total / 1e9, flops / plain_total / 1e9
     return [
-        ("plain yardstick", "", f"{whole:.2f} s: {y['match']:.2f} + {y['train']:.2f}"),
-        ("ours, float32", ">= 1.8x", f"{whole / mine:.2f}x: {mine:.2f} s: {o['match']:.2f} + {o['train']:.2f}"),
-        ("  pixel gradient apart by", "<= 5e-3", f"{error:.1e}"),
+        ("plain reference", "", f"{plain_total:.2f} s: {r['match']:.2f} + {r['train']:.2f}"),
+        ("ours, float32", ">= 1.8x", f"{plain_total / total:.2f}x: {total:.2f} s: {o['match']:.2f} + {o['train']:.2f}"),
+        ("  difference of pixel gradients", "<= 5e-3", f"{error:.1e}"),
         (
             "ours, training in bfloat16",
             ">= 3.5x",
-            f"{whole / less:.2f}x: {less:.2f} s: {o['match']:.2f} + {h['train']:.2f}",
+            f"{plain_total / half_total:.2f}x: {half_total:.2f} s: {o['match']:.2f} + {h['train']:.2f}",
         ),
-        ("MDC against Baseline C", "<= 1.10x", f"{mine / (o['base'] + o['train']):.2f}x"),
+        ("MDC against Baseline C", "<= 1.10x", f"{total / (o['base'] + o['train']):.2f}x"),
         ("every prefix against the base loss", "<= 1.35x", f"{o['every'] / o['base']:.2f}x"),
-        ("  its gradient apart from N losses", "<= 1e-4", f"{every_prefix_error():.1e}"),
-        ("GFLOP/s of direct convolution", "60 % of peak", f"{rate:.0f} of {top:.0f}: {100 * rate / top:.0f} %"),
-        ("  plain", "", f"{found.inner_flops / whole / 1e9:.0f}: {100 * found.inner_flops / whole / 1e9 / top:.0f} %"),
+        ("  its gradient against N losses", "<= 1e-4", f"{every_prefix_error():.1e}"),
+        ("GFLOP/s of direct convolution", "60 % of peak", f"{rate:.0f} of {peak:.0f}: {100 * rate / peak:.0f} %"),
+        ("  plain", "", f"{plain_rate:.0f}: {100 * plain_rate / peak:.0f} %"),
     ]
 
 
 def every_prefix_error() -> float:
-    """One pass for all sizes against a pass for each, in plain torch."""
+    """The difference between the gradient of one pass for all sizes and of one pass for each, in plain torch."""
     parts = parts_of(PAPER_CIFAR10.replace(width=32), Engine())
     theta, per_image = parts.learner.start(1), parts.S.formation.images
     real = parts.sampler.sample(0, theta, 0)
@@ -207,43 +217,43 @@ def every_prefix_error() -> float:
     def gradient(ends: list[list[int]]) -> Tensor:
         pixels = parts.S.of_class(0)
         decoded = parts.S.decode(pixels)
-        losses = [parts.objective.distances(theta, decoded[: some[-1]], 0, target, some).distances for some in ends]
+        losses = [parts.objective.distances(theta, decoded[: group[-1]], 0, target, group).distances for group in ends]
         return torch.autograd.grad(torch.cat(losses).sum(), pixels)[0]
 
     sizes = [n * per_image for n in range(1, N + 1)]
-    together, separately = gradient([sizes]), gradient([[size] for size in sizes])
-    return apart(together, separately)
+    one_pass, separate_passes = gradient([sizes]), gradient([[size] for size in sizes])
+    return relative_difference(one_pass, separate_passes)
 
 
 def evaluation_rows(threads: int) -> list[Row]:
-    """Point 4."""
-    with contenders((plain_evaluation, threads), (our_evaluation, threads)) as made:
-        one, many = best([(contender, ["scores"]) for contender in made], rounds=1, warm=0)
-    before, now = one["scores"], many["scores"]
+    """The evaluation of all sizes, one network after the other and in parallel processes."""
+    with contenders((plain_evaluation, threads), (our_evaluation, threads)) as started:
+        plain_times, our_times = best_times([(contender, ["scores"]) for contender in started], rounds=1, warmup=0)
+    before, now = plain_times["scores"], our_times["scores"]
     return [("evaluation of sizes 1 to 10", ">= 2x", f"{before / now:.2f}x: {now:.1f} s, one by one {before:.1f} s")]
 
 
-def ranks_rows() -> list[Row]:
-    """Two processes for one run."""
-    found = ranks.measured(width=64)
-    one, two = found[1][0], found[2][0]
-    return [("two ranks of one thread", ">= 1.7x", f"{one / two:.2f}x: {two:.2f} s, one rank {one:.2f} s")]
+def processes_rows() -> list[Row]:
+    """Two processes that share a condensation, against one."""
+    best = processes.best_seconds(width=64)
+    one, two = best[1][0], best[2][0]
+    return [("two processes of one thread", ">= 1.7x", f"{one / two:.2f}x: {two:.2f} s, one process {one:.2f} s")]
 
 
 def memory_rows() -> list[Row]:
-    """Point 8."""
-    peak, estimate = resident.measured("every-prefix")
-    said = f"{peak / 1e6:.0f} MB; max_memory says {estimate / 1e6:.0f} MB"
-    return [("peak memory on CIFAR-10, every prefix", "< 1.5 GB", said)]
+    """The peak memory of a condensation."""
+    peak, estimate = resident.peak_and_estimate("every-prefix")
+    text = f"{peak / 1e6:.0f} MB; the estimate is {estimate / 1e6:.0f} MB"
+    return [("peak memory on CIFAR-10, every prefix", "< 1.5 GB", text)]
 
 
 def start_rows() -> list[Row]:
-    """Point 10."""
+    """The time to start."""
     python = [sys.executable, "-X", "frozen_modules=on"]
-    empty = fastest([*python, "-c", ""])
+    empty = shortest_seconds([*python, "-c", ""])
     return [
-        ("mipset --help", "< 0.3 s", f"{fastest([*python, '-m', 'mipset', '--help']):.2f} s"),
-        ("import mipset", "< 0.15 s", f"{fastest([*python, '-c', 'import mipset']) - empty:.2f} s"),
+        ("mipset --help", "< 0.3 s", f"{shortest_seconds([*python, '-m', 'mipset', '--help']):.2f} s"),
+        ("import mipset", "< 0.15 s", f"{shortest_seconds([*python, '-c', 'import mipset']) - empty:.2f} s"),
     ]
 
 
@@ -252,11 +262,12 @@ def main() -> None:
     sections: list[Callable[[], list[Row]]] = [
         lambda: engine_rows(threads, rounds),
         lambda: evaluation_rows(threads),
-        ranks_rows,
+        processes_rows,
         memory_rows,
         start_rows,
     ]
-    print(f"one inner iteration of MDC at the paper's size, matching + training, {threads} threads, best of {rounds}")
+    print("one inner iteration of MDC with the paper's settings: matching + training")
+    print(f"{threads} threads, best of {rounds} rounds")
     print(f"{'':38}{'wanted':14}measured")
     for section in sections:
         for title, wanted, measured in section():

@@ -1,10 +1,12 @@
-"""How time and memory grow with classes, images per class and image size.
+"""How time and memory grow with the number of classes, the images per class and the resolution.
 
-One inner iteration is timed: the match of all classes, and the training steps after it apart. Every point runs in a
-process of its own, whose peak resident memory is read when it ends; data are random bytes. Prints a table, in which
-"of linear" is the time divided by what it would be if it had grown as the axis did, and draws docs/growth.svg.
+Measures one inner iteration: the match of all classes and, separately, the training steps after it. Every point runs in
+a process of its own, and its peak resident memory is read when it ends. The data are random bytes. Prints a table and
+draws docs/growth.svg. The column "of linear" is the time divided by the time that linear growth would give.
 
-Usage: growth.py [SVG]
+Run:   python benchmarks/growth.py [SVG]
+Takes: several minutes on 2 cores.
+Printed: docs/scaling.md shows the chart.
 """
 
 from __future__ import annotations
@@ -32,48 +34,48 @@ from mipset.nn.networks import Network
 from mipset.settings.recipe import Recipe
 from mipset.units import byte_count
 
-WIDTH, PER_CLASS, CLASSES, IPC, SIZE = 32, 64, 10, 10, 32
+WIDTH, PER_CLASS, CLASSES, IPC, RESOLUTION = 32, 64, 10, 10, 32
 AXES = {"classes": (10, 20, 50, 100), "images per class": (1, 10, 50), "pixels along a side": (32, 64)}
-GROWTH = {"classes": 1, "images per class": 1, "pixels along a side": 2}  # as which power of the axis the work grows
+GROWTH = {"classes": 1, "images per class": 1, "pixels along a side": 2}  # the work grows with this power of the axis
 PICTURE = Path(__file__).parent.parent / "docs" / "growth.svg"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where on the three axes a point lies."""
+    """A place on the three axes, where time and memory are measured."""
 
     classes: int = CLASSES
     ipc: int = IPC
-    size: int = SIZE
+    resolution: int = RESOLUTION
 
     @property
     def recipe(self) -> Recipe:
-        """Two inner iterations that are timed after one that is not; one at 50 images per class."""
+        """One inner iteration to warm up, then two that are timed, or one at 50 images per class."""
         inner = 3 if self.ipc < 50 else 2
         base = Recipe(ipc=self.ipc, policy="every-prefix", init="noise", width=WIDTH)
         return base.replace(outer=1, inner=inner, train_images=256)
 
     @property
     def data(self) -> Dataset:
-        """Noise with labels."""
-        train = noise.split(self.classes * PER_CLASS, self.classes, self.size)
-        test = noise.split(self.classes, self.classes, self.size, seed=1)
+        """Random images with labels."""
+        train = noise.random_split(self.classes * PER_CLASS, self.classes, self.resolution)
+        test = noise.random_split(self.classes, self.classes, self.resolution, seed=1)
         names = tuple(str(c) for c in range(self.classes))
         return Dataset("noise", train, test, names, (0.5,) * 3, (0.29,) * 3)
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured at a place, and what was estimated."""
+    """The measured times and memory at a place, and the estimated memory."""
 
     match: float  # seconds, all classes
     step: float  # seconds of one training step
-    memory: int
-    estimate: int
+    memory: int  # measured bytes
+    estimate: int  # estimated bytes
 
 
 class Stopwatch(Learner):
-    """A learner whose training is timed."""
+    """A learner that measures the time of its training."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.seconds = learner, 0.0
@@ -88,7 +90,7 @@ class Stopwatch(Learner):
 
 
 def measure(place: Place) -> tuple[float, float]:
-    """Seconds of matching all classes once, and of one training step: the best after the first."""
+    """The best seconds of one match of all classes and of one training step, without the first iteration."""
     keep_freed_memory()
     recipe = place.recipe
     parts = assemble(recipe, place.data, torch.device("cpu"), engine=native())
@@ -103,26 +105,29 @@ def measure(place: Place) -> tuple[float, float]:
     return min(matches[1:]), min(steps)
 
 
-def in_a_process(place: Place) -> Point:
-    numbers = [str(number) for number in (place.classes, place.ipc, place.size)]
+def measure_in_a_process(place: Place) -> Point:
+    """Measure in a new process, so that its peak memory is that of this place."""
+    numbers = [str(number) for number in (place.classes, place.ipc, place.resolution)]
     out = subprocess.run([sys.executable, __file__, *numbers], capture_output=True, text=True, check=True).stdout
     match, step, memory = (float(word) for word in out.split())
     images = place.classes * PER_CLASS
-    estimate = cost(place.recipe, (3, place.size, place.size), place.classes, images).max_memory
+    estimate = cost(place.recipe, (3, place.resolution, place.resolution), place.classes, images).max_memory
     return Point(match, step, int(memory), estimate)
 
 
 def places(axis: str) -> list[Place]:
-    field = dict(zip(AXES, ("classes", "ipc", "size"), strict=True))[axis]
+    """The places on one axis."""
+    field = dict(zip(AXES, ("classes", "ipc", "resolution"), strict=True))[axis]
     return [replace(Place(), **{field: value}) for value in AXES[axis]]
 
 
-def table(found: dict[Place, Point]) -> str:
+def table(points: dict[Place, Point]) -> str:
+    """One row for each place on each axis."""
     rows = [["", "", "match of all classes", "of linear", "training step", "peak memory", "estimated"]]
     for axis, values in AXES.items():
-        first = found[places(axis)[0]]
+        first = points[places(axis)[0]]
         for value, place in zip(values, places(axis), strict=True):
-            point, linear = found[place], first.match * (value / values[0]) ** GROWTH[axis]
+            point, linear = points[place], first.match * (value / values[0]) ** GROWTH[axis]
             rows.append(
                 [
                     *(axis, str(value), f"{point.match:.2f} s", f"{point.match / linear:.2f}x"),
@@ -178,17 +183,17 @@ def main() -> None:
         unit = 1 if sys.platform == "darwin" else 1024
         print(match, step, unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         return
-    found: dict[Place, Point] = {}
+    points: dict[Place, Point] = {}
     for place in dict.fromkeys(place for axis in AXES for place in places(axis)):
-        found[place] = in_a_process(place)
-        print(place, found[place], file=sys.stderr, flush=True)
+        points[place] = measure_in_a_process(place)
+        print(place, points[place], file=sys.stderr, flush=True)
     print(
-        f"every-prefix, ConvNet-3 of width {WIDTH}; {CLASSES} classes, {IPC} images per class and {SIZE} pixels where "
-        f"nothing else is said; {torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"every-prefix, ConvNet-3 of width {WIDTH}; {CLASSES} classes, {IPC} images per class and {RESOLUTION} pixels "
+        f"unless the row says otherwise; {torch.get_num_threads()} threads, torch {torch.__version__}"
     )
-    print(table(found))
+    print(table(points))
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
-    where.write_text(picture(found), encoding="utf-8")
+    where.write_text(picture(points), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""What reusing freed memory is worth: one match and one training step, with and without, in turn.
+"""How much time it saves to keep freed memory: one match and one training step, with and without.
 
-Each side runs in processes of its own, three times in alternation, and the best time counts. Prints the ratios.
+Each case runs in processes of its own, three times in alternation, and the best time counts. Prints the ratios.
+
+Run:   python benchmarks/memory.py
+Takes: about a minute on 2 cores.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from mipset.nn.training import TrainingRule
 ROUNDS, REPEATS, WIDTH = 3, 7, 64
 
 
-def best(work: Callable[[], object]) -> float:
+def best_time(work: Callable[[], object]) -> float:
+    """The shortest of several times, after two that do not count."""
     times = []
     for _ in range(REPEATS + 2):
         start = time.perf_counter()
@@ -31,7 +35,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def measure(keep: bool) -> list[float]:
-    """Seconds of target, distances and training step."""
+    """The seconds of the real target, of the synthetic distances and of one training step."""
     if keep:
         keep_freed_memory()
     torch.set_num_threads(1)
@@ -47,9 +51,9 @@ def measure(keep: bool) -> list[float]:
         return torch.autograd.grad(objective.distances(theta, pixels, 0, target, [40]).distances.sum(), pixels)
 
     return [
-        best(lambda: objective.target(theta, real, 0)),
-        best(match),
-        best(lambda: rule.step(theta, optimiser, real, labels, draws)),
+        best_time(lambda: objective.target(theta, real, 0)),
+        best_time(match),
+        best_time(lambda: rule.step(theta, optimiser, real, labels, draws)),
     ]
 
 
@@ -57,14 +61,14 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(*measure(sys.argv[1] == "keep"))
         return
-    found: dict[str, list[list[float]]] = {"give back": [], "keep": []}
+    times: dict[str, list[list[float]]] = {"give back": [], "keep": []}
     for _ in range(ROUNDS):
-        for side, rounds in found.items():
-            out = subprocess.run([sys.executable, __file__, side], capture_output=True, text=True, check=True).stdout
+        for case, rounds in times.items():
+            out = subprocess.run([sys.executable, __file__, case], capture_output=True, text=True, check=True).stdout
             rounds.append([float(number) for number in out.split()])
     print(f"ConvNet-3, width {WIDTH}, one thread, torch {torch.__version__}; best of {ROUNDS} x {REPEATS}")
     for i, title in enumerate(("real target", "synthetic distances", "training step")):
-        before, after = (min(times[i] for times in found[side]) for side in ("give back", "keep"))
+        before, after = (min(seconds[i] for seconds in times[case]) for case in times)
         print(f"{title:20} {1e3 * before:7.1f} ms -> {1e3 * after:7.1f} ms   {before / after:.2f}x")
 
 

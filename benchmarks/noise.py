@@ -1,4 +1,4 @@
-"""Random images where only their number and shape matter."""
+"""Random images for benchmarks in which only the number and the shape of the images matter."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from mipset.data import Split
 
 
-def split(count: int, classes: int = 10, size: int = 32, seed: int = 0) -> Split:
-    """`count` colour images of as many classes, in turn."""
-    images = np.random.default_rng(seed).integers(0, 256, (count, 3, size, size), dtype=np.uint8)
+def random_split(count: int, classes: int = 10, resolution: int = 32, seed: int = 0) -> Split:
+    """`count` random colour images with the labels 0, 1, ..., classes - 1, 0, 1, ..."""
+    images = np.random.default_rng(seed).integers(0, 256, (count, 3, resolution, resolution), dtype=np.uint8)
     return Split.of(images, np.arange(count) % classes)
 
 
-def write(path: Path, train: int, test: int) -> str:
-    """So many images in the shape of CIFAR-10, and the name that `mipset condense` knows them by."""
-    first, second = split(train), split(test, seed=1)
+def write_dataset(path: Path, train: int, test: int) -> str:
+    """Write random images of CIFAR-10's shape to `path`. Return the dataset's name for `mipset condense`."""
+    train_split, test_split = random_split(train), random_split(test, seed=1)
     np.savez(
         path,
-        train_images=first.images,
-        train_labels=first.labels,
-        test_images=second.images,
-        test_labels=second.labels,
+        train_images=train_split.images,
+        train_labels=train_split.labels,
+        test_images=test_split.images,
+        test_labels=test_split.labels,
     )
     return f"npz:{path}"

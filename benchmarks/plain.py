@@ -1,7 +1,8 @@
-"""The yardstick: one inner iteration of MDC, transcribed as plainly as it can be written.
+"""The reference: one inner iteration of MDC, written in the most direct way.
 
-Autograd with create_graph, a separate forward pass for the subset, gradients of all parameters, nothing compiled,
-float32, torch's own memory handling. It exists to be measured against and to check gradients with, here only.
+It uses autograd with create_graph, a separate forward pass for the subset, gradients of all parameters, float32, and
+torch's own memory handling. Nothing is compiled. `bench.py` measures against it and checks gradients with it; no other
+code uses it. It is not a script.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mipset.nn.randomness import Purpose, generator, shuffled_batch
 
 
 def gradients(theta: Network, images: Tensor, label: int, create_graph: bool) -> tuple[Tensor, ...]:
-    """Of the mean loss, for all parameters."""
+    """The gradients of the mean loss with respect to all parameters."""
     labels = torch.full((len(images),), label)
     return torch.autograd.grad(
         F.cross_entropy(theta(images), labels), list(theta.parameters()), create_graph=create_graph
@@ -25,13 +26,13 @@ def gradients(theta: Network, images: Tensor, label: int, create_graph: bool) ->
 
 
 def distance(ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> Tensor:
-    """Squared differences of the convolution weights."""
+    """The sum of squared differences between two gradients of the convolution weights."""
     parts = [(a - b).square().sum() for a, b in zip(ours, theirs, strict=True) if a.dim() == 4]
     return torch.stack(parts).sum()
 
 
 def pixel_gradient(parts: Parts, theta: Network, t: int, e: int, c: int, subset: int) -> Tensor:
-    """Of the base loss and the loss of S_[subset] of class c; `subset` 0 leaves the latter out."""
+    """The pixel gradient for class c of the base loss plus the loss of S_[subset]; 0 means the base loss alone."""
     S = parts.S
     pixels = S.of_class(c)
     draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution)
@@ -45,14 +46,14 @@ def pixel_gradient(parts: Parts, theta: Network, t: int, e: int, c: int, subset:
     return torch.autograd.grad(loss, pixels)[0]
 
 
-def match(parts: Parts, theta: Network, t: int, e: int, subset: int) -> None:
-    """One update of every class."""
+def match_all_classes(parts: Parts, theta: Network, t: int, e: int, subset: int) -> None:
+    """Update the images of every class once."""
     for c in parts.classes:
         parts.S.step(c, pixel_gradient(parts, theta, t, e, c, subset), frozen=0)
 
 
 def train(learner: TrainedOnReal, theta: Network, optimiser: torch.optim.SGD, number: int) -> None:
-    """The network training after inner iteration `number`."""
+    """Train the network as after inner iteration `number`."""
     for step in range(number * learner.batches, (number + 1) * learner.batches):
         order = shuffled_batch(len(learner.images), learner.batch, step, learner.seed, Purpose.TRAIN_BATCH)
         draws = generator(learner.seed, Purpose.TRAIN_AUGMENTATION, step)

@@ -1,7 +1,12 @@
 """What the subset losses cost: one match with the base loss alone, with one subset, and with every prefix.
 
-All are measured in turn in one process; the best time of each counts. Beside it, what separate passes for the same
-losses would cost, and how far the two gradients are apart. Usage: prefixes.py [WIDTH] [THREADS]
+All cases take turns in one process, and the best time of each counts. Also prints what separate passes for the same
+losses cost, and the difference between the two gradients.
+
+Run:   python benchmarks/prefixes.py [WIDTH] [THREADS]
+Takes: less than a minute with width 64 and one thread (the defaults).
+Printed: with `64 1` and with `128 2`, one subset costs 1.01x and 0.99x of the base loss, every prefix 1.08x and 1.11x.
+In separate passes, one subset costs 1.08x and 1.06x, every prefix 4.22x and 3.93x.
 """
 
 from __future__ import annotations
@@ -28,13 +33,13 @@ def main() -> None:
     real, synthetic = torch.randn(REAL, 3, 32, 32), torch.randn(N * PER_IMAGE, 3, 32, 32)
     objective = GradientMatching()
 
-    def together(sizes: list[int]) -> Tensor:
+    def in_one_pass(sizes: list[int]) -> Tensor:
         pixels = synthetic.clone().requires_grad_()
         target = objective.target(theta, real, 0)
         match = objective.distances(theta, pixels, 0, target, [n * PER_IMAGE for n in sizes])
         return torch.autograd.grad(match.distances.sum(), pixels)[0]
 
-    def apart(sizes: list[int]) -> Tensor:
+    def in_separate_passes(sizes: list[int]) -> Tensor:
         pixels = synthetic.clone().requires_grad_()
         target = objective.target(theta, real, 0)
         losses = [
@@ -43,11 +48,11 @@ def main() -> None:
         return torch.autograd.grad(torch.cat(losses).sum(), pixels)[0]
 
     cases: dict[str, tuple[Callable[[list[int]], Tensor], list[int]]] = {
-        "base loss": (together, [N]),
-        "base and one subset": (together, [1, N]),
-        "base and one subset, apart": (apart, [1, N]),
-        "every prefix": (together, list(range(1, N + 1))),
-        "every prefix, apart": (apart, list(range(1, N + 1))),
+        "base loss": (in_one_pass, [N]),
+        "base and one subset": (in_one_pass, [1, N]),
+        "base and one subset, separate": (in_separate_passes, [1, N]),
+        "every prefix": (in_one_pass, list(range(1, N + 1))),
+        "every prefix, separate": (in_separate_passes, list(range(1, N + 1))),
     }
     best = dict.fromkeys(cases, float("inf"))
     for _ in range(ROUNDS):
@@ -59,10 +64,11 @@ def main() -> None:
         f"one class: {REAL} real and {N * PER_IMAGE} synthetic images, ConvNet-3 of width {width}, {threads} thread(s)"
     )
     for title, seconds in best.items():
-        print(f"{title:28} {1e3 * seconds:8.1f} ms   {seconds / best['base loss']:.2f}x")
-    everything = list(range(1, N + 1))
-    one, many = together(everything), apart(everything)
-    print(f"gradients of the two ways differ by {float((one - many).norm() / many.norm()):.1e} in relative norm")
+        print(f"{title:30} {1e3 * seconds:8.1f} ms   {seconds / best['base loss']:.2f}x")
+    all_sizes = list(range(1, N + 1))
+    gradient, reference = in_one_pass(all_sizes), in_separate_passes(all_sizes)
+    difference = float((gradient - reference).norm() / reference.norm())
+    print(f"the gradients of one pass and of separate passes differ by {difference:.1e} in relative norm")
 
 
 if __name__ == "__main__":

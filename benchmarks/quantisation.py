@@ -1,11 +1,14 @@
-"""What it costs to ship bytes: the accuracy of condensed pixels as float32, and of the same rounded to 256 levels.
+"""What it costs to store bytes: the accuracy of condensed pixels as float32, and rounded to 256 levels.
 
-Condenses by a recipe, then trains the same networks on each size twice, with the same batches and augmentations: on the
-pixels as they were when the condensation ended, and on the bytes that a file has. A difference is that of one network
-in both cases, in points of accuracy; ± is the deviation over networks. Do not expect less of it than of accuracies:
-networks that begin alike and see images that differ by half a level grow apart while they learn.
+Condenses by a recipe. Then the same networks learn each size twice, with the same batches and augmentations: from the
+float32 pixels at the end of the condensation, and from the bytes of the file. The last row has the difference for each
+network, in points of accuracy; ± is the standard deviation over networks. It is as large as that of the accuracies:
+two networks with equal first weights drift apart if their images differ by half a level.
 
-Usage: quantisation.py RECIPE [--policy NAME] [--networks K]   for example: quantisation.py cifar10-cpu --networks 10
+Run:   python benchmarks/quantisation.py RECIPE [--policy NAME] [--networks K] [--epochs E]
+       for example `cifar10-cpu --networks 5`, which needs CIFAR-10.
+Takes: the time of one condensation, and of training two networks for each size and each of K.
+Printed: docs/results.md has the results.
 """
 
 from __future__ import annotations
@@ -28,22 +31,22 @@ from mipset.settings.choices import POLICIES
 
 SIZES = (1, 2, 5, 10)
 Pairs = dict[int, list[tuple[float, float]]]
-"""For each size the accuracies of every network: from float32, from uint8."""
+"""For each size and network: the accuracy with float32 pixels, and with uint8 pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unrounded(Evaluation):
-    """How good each size would be if a file could hold the pixels as they are."""
+    """The evaluation of a file that could hold float32 pixels."""
 
     pixels: Tensor  # [N, C, ch, h, w] in [0, 1]
 
     def training_set(self, size: int) -> Images:
-        stored = self.artifact
-        return training_images(self.pixels[:size], formation(stored.factor), stored.mean, stored.std)
+        artifact = self.artifact
+        return training_images(self.pixels[:size], formation(artifact.factor), artifact.mean, artifact.std)
 
 
-def compared(shipped: Evaluation, pixels: Tensor, sizes: Sequence[int], networks: int) -> Pairs:
-    """What networks make of each size of a file, and of the pixels [N, C, ch, h, w] that it was rounded from."""
+def accuracy_pairs(shipped: Evaluation, pixels: Tensor, sizes: Sequence[int], networks: int) -> Pairs:
+    """Train the same networks on each size of a file and of the pixels [N, C, ch, h, w] before rounding."""
     unrounded = Unrounded(**vars(shipped), pixels=pixels)
     return {
         size: [(unrounded.score(size, k).accuracy, shipped.score(size, k).accuracy) for k in range(networks)]
@@ -51,18 +54,18 @@ def compared(shipped: Evaluation, pixels: Tensor, sizes: Sequence[int], networks
     }
 
 
-def table(found: Pairs) -> str:
-    """One column for each size: both accuracies, and the difference between the two of every network."""
+def table(pairs_by_size: Pairs) -> str:
+    """One column for each size: both accuracies, and the difference of each network."""
 
     def row(title: str, values: Sequence[Sequence[float]], form: str) -> list[str]:
         spread = [statistics.stdev(each) if len(each) > 1 else 0.0 for each in values]
         means = map(statistics.fmean, values)
         return [title, *(f"{mean:{form}} ±{std:.2f}" for mean, std in zip(means, spread, strict=True))]
 
-    pairs = list(found.values())
+    pairs = list(pairs_by_size.values())
     return in_columns(
         [
-            ["images per class", *map(str, found)],
+            ["images per class", *map(str, pairs_by_size)],
             row("float32", [[both[0] for both in each] for each in pairs], ".2f"),
             row("uint8", [[both[1] for both in each] for each in pairs], ".2f"),
             row("float32 - uint8", [[both[0] - both[1] for both in each] for each in pairs], "+.2f"),
@@ -76,16 +79,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--policy", choices=POLICIES, default="every-prefix")
     parser.add_argument("--networks", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=protocol("quick").epochs)
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     keep_freed_memory()
-    data, engine = load(RECIPES[chosen.recipe].dataset), native()
-    settings = recipe(chosen.recipe, policy=chosen.policy)
+    data, engine = load(RECIPES[options.recipe].dataset), native()
+    settings = recipe(options.recipe, policy=options.policy)
     *_, last = condense(assemble(settings, data, engine=engine))
-    how = protocol("quick", epochs=chosen.epochs)
-    shipped = Evaluation(pack(last, settings, data), data, how, engine=engine)
+    training = protocol("quick", epochs=options.epochs)
+    shipped = Evaluation(pack(last, settings, data), data, training, engine=engine)
     sizes = [size for size in SIZES if size <= settings.ipc]
-    print(f"{data.name}, recipe {chosen.recipe}, policy {chosen.policy}; protocol {how}; {chosen.networks} networks")
-    print(table(compared(shipped, last.parts.S.pixels, sizes, chosen.networks)))
+    title = f"{data.name}, recipe {options.recipe}, policy {options.policy}"
+    print(f"{title}; protocol {training}; {options.networks} networks")
+    print(table(accuracy_pairs(shipped, last.parts.S.pixels, sizes, options.networks)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Taking turns: each contender lives in a process of its own, and one round of each follows the other.
+"""Measure several implementations fairly: each runs in a process of its own, and they take turns.
 
-So noise of the machine meets all of them, and what one does to its process (memory, threads) does not help another.
+Other work on the machine then slows all of them, and what one changes in its process (memory, threads) does not help
+another.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from typing import Any
 
 Work = Callable[[], object]
 Setup = Callable[..., dict[str, Work]]
-"""Makes the pieces of work of a contender, by name."""
+"""Prepares an implementation and returns its pieces of work by name."""
 
 
 class Contender:
-    """A process that does named pieces of work when asked, and says how long each took."""
+    """An implementation in a process of its own, which does named pieces of work and measures how long each takes."""
 
     def __init__(self, setup: Setup, *arguments: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, setup, arguments))
+        self._process = context.Process(target=serve, args=(theirs, setup, arguments))
         self._process.start()
         theirs.close()
-        self._ours.recv()  # until it is ready
+        self._ours.recv()  # wait until it is ready
 
     def seconds(self, name: str) -> float:
-        """Do one piece of work."""
+        """Do one piece of work and return how long it takes."""
         self._ours.send((name, True))
         return float(self._ours.recv())
 
-    def ask(self, name: str) -> Any:
-        """Do one piece of work and return what it gives."""
+    def result(self, name: str) -> Any:
+        """Do one piece of work and return its result."""
         self._ours.send((name, False))
         return self._ours.recv()
 
@@ -47,32 +48,35 @@ class Contender:
 
 @contextmanager
 def contenders(*setups: tuple[Any, ...]) -> Iterator[list[Contender]]:
-    """One for each (setup, arguments...), ended at the end."""
-    made = [Contender(*setup) for setup in setups]
+    """Start one contender for each (setup, arguments...), and end them with the `with` block."""
+    started = [Contender(*setup) for setup in setups]
     try:
-        yield made
+        yield started
     finally:
-        for contender in made:
+        for contender in started:
             contender.close()
 
 
-def best(turns: Sequence[tuple[Contender, Sequence[str]]], rounds: int, warm: int = 1) -> list[dict[str, float]]:
-    """The shortest time of each piece of work of each contender, after `warm` rounds that do not count."""
+def best_times(
+    turns: Sequence[tuple[Contender, Sequence[str]]], rounds: int, warmup: int = 1
+) -> list[dict[str, float]]:
+    """The shortest time of each piece of work of each contender, after `warmup` rounds that do not count."""
     times: list[dict[str, float]] = [{} for _ in turns]
-    for number in range(warm + rounds):
+    for number in range(warmup + rounds):
         for (contender, names), shortest in zip(turns, times, strict=True):
             for name in names:
                 seconds = contender.seconds(name)
-                if number >= warm:
+                if number >= warmup:
                     shortest[name] = min(seconds, shortest.get(name, seconds))
     return times
 
 
-def _serve(pipe: Connection, setup: Setup, arguments: tuple[Any, ...]) -> None:
+def serve(pipe: Connection, setup: Setup, arguments: tuple[Any, ...]) -> None:
+    """Answer the requests of a Contender until it sends None."""
     work = setup(*arguments)
     pipe.send(None)
-    while (asked := pipe.recv()) is not None:
-        name, timed = asked
+    while (request := pipe.recv()) is not None:
+        name, timed = request
         start = time.perf_counter()
-        given = work[name]()
-        pipe.send(time.perf_counter() - start if timed else given)
+        result = work[name]()
+        pipe.send(time.perf_counter() - start if timed else result)

@@ -1,6 +1,11 @@
-"""What the paper's settings cost: writes the table in docs/scaling.md, between its two marks.
+"""What the paper's settings cost: write the table in docs/scaling.md, between its two marks.
 
-FLOPs are counted (mipset.costs); times follow from them by the assumptions below. Nothing here is measured.
+The FLOPs are counted (mipset.condensing.costs). The times are computed from them with the assumptions below. Nothing
+here is measured.
+
+Run:   python benchmarks/scaling.py
+Takes: some seconds.
+Printed: docs/scaling.md has the table. The script also prints the parts of each time.
 """
 
 from __future__ import annotations
@@ -30,8 +35,8 @@ HOUR, DAY, YEAR = 3600, 24 * 3600, 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A dataset and how the paper condenses it."""
+class PaperSetting:
+    """A dataset and the recipe of the paper for it."""
 
     title: str
     network: str
@@ -45,20 +50,20 @@ class Setting:
         return cost(self.recipe, self.shape, self.classes, self.images)
 
 
-def settings() -> list[Setting]:
-    """ipc 10 and 50 of both CIFAR sets; ImageNet-10 at 20, as in the paper; ImageNet-1k as if it were in the paper."""
+def paper_settings() -> list[PaperSetting]:
+    """Both CIFAR sets at ipc 10 and 50, ImageNet-10 at 20, and ImageNet-1k, which is not in the paper."""
     small, large = (3, 32, 32), (3, 224, 224)
     imagenet = PAPER_CIFAR10.replace(
         network="resnet-ap", width=64, depth=10, factor=3, outer=500, period=50, train_images=500
     )
     return [
         *(
-            Setting(name, "ConvNet-3", small, classes, 50_000, PAPER_CIFAR10.replace(ipc=ipc))
+            PaperSetting(name, "ConvNet-3", small, classes, 50_000, PAPER_CIFAR10.replace(ipc=ipc))
             for name, classes in (("CIFAR-10", 10), ("CIFAR-100", 100))
             for ipc in (10, 50)
         ),
         *(
-            Setting(name, "ResNet10-AP", large, classes, images, imagenet.replace(ipc=ipc))
+            PaperSetting(name, "ResNet10-AP", large, classes, images, imagenet.replace(ipc=ipc))
             for name, classes, images, ipcs in (
                 ("ImageNet-10", 10, 12_800, (20,)),
                 ("ImageNet-1k*", 1000, 1_281_167, (10, 50)),
@@ -68,38 +73,39 @@ def settings() -> list[Setting]:
     ]
 
 
-def communication(found: Cost, gpus: int) -> float:
-    """Seconds of one all-reduce of the gradients, in a ring; 0 where there is nobody to talk to."""
+def all_reduce_time(run: Cost, gpus: int) -> float:
+    """The seconds of one all-reduce of the gradients in a ring; 0 for one GPU."""
     if gpus == 1:
         return 0.0
-    return LATENCY[gpus] + 2 * (gpus - 1) / gpus * found.gradient_bytes / BANDWIDTH[gpus]
+    return LATENCY[gpus] + 2 * (gpus - 1) / gpus * run.gradient_bytes / BANDWIDTH[gpus]
 
 
-def matching_time(found: Cost, gpus: int) -> float:
-    """Seconds of all matches of a run: classes are shared out, and the slowest GPU has the most of them."""
-    return found.outer * found.inner * math.ceil(found.classes / gpus) * found.match_flops / THROUGHPUT
+def matching_time(run: Cost, gpus: int) -> float:
+    """The seconds of all matches of a run: each GPU has some classes, and the GPU with the most takes the longest."""
+    return run.outer * run.inner * math.ceil(run.classes / gpus) * run.match_flops / THROUGHPUT
 
 
-def training_time(found: Cost, gpus: int, batch: int) -> float:
-    """Seconds of all training steps of a run: images of a batch are shared out, then gradients are summed."""
+def training_time(run: Cost, gpus: int, batch: int) -> float:
+    """The seconds of all training steps of a run: each GPU has a part of the batch, then gradients are summed."""
     share = math.ceil(batch / gpus) / batch
-    return found.training_steps * (share * found.step_flops / THROUGHPUT + communication(found, gpus))
+    return run.training_steps * (share * run.step_flops / THROUGHPUT + all_reduce_time(run, gpus))
 
 
-def long(seconds: float) -> str:
-    """`11 h`, `3.4 days`, `12 years`."""
-    for unit, size, least in (("years", YEAR, 2 * YEAR), ("days", DAY, 2 * DAY)):
-        if seconds >= least:
-            return f"{seconds / size:,.{1 if seconds / size < 10 else 0}f} {unit}"
+def duration(seconds: float) -> str:
+    """A time such as `11 h`, `3.4 days` or `12 years`."""
+    for unit, length in (("years", YEAR), ("days", DAY)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.{1 if seconds / length < 10 else 0}f} {unit}"
     return f"{seconds / HOUR:.1f} h"
 
 
-def counted() -> list[tuple[Setting, Cost]]:
-    return [(setting, setting.cost) for setting in settings()]
+def counted() -> list[tuple[PaperSetting, Cost]]:
+    """All settings with their costs."""
+    return [(setting, setting.cost) for setting in paper_settings()]
 
 
-def table(costs: Sequence[tuple[Setting, Cost]]) -> str:
-    """One row for each setting, as Markdown."""
+def table(costs: Sequence[tuple[PaperSetting, Cost]]) -> str:
+    """A Markdown table with one row for each setting."""
     rows = [
         [
             *("data", "images per class", "network", "one inner iteration", "the run", "of which matching"),
@@ -107,41 +113,41 @@ def table(costs: Sequence[tuple[Setting, Cost]]) -> str:
             "gradients",
         ]
     ]
-    for setting, found in costs:
+    for setting, run in costs:
         batch = setting.recipe.train_batch
-        times = [matching_time(found, gpus) + training_time(found, gpus, batch) for gpus in GPUS]
-        share = found.matches * found.match_flops / found.run_flops
+        times = [matching_time(run, gpus) + training_time(run, gpus, batch) for gpus in GPUS]
+        share = run.matches * run.match_flops / run.run_flops
         rows.append(
             [
                 *(setting.title, str(setting.recipe.ipc), setting.network),
-                *(flop_count(found.inner_flops), flop_count(found.run_flops), f"{share:.0%}"),
-                long(times[0]),
-                *(f"{long(seconds)} ({times[0] / seconds:.1f}x)" for seconds in times[1:]),
-                f"{found.gradient_bytes / 1e6:.1f} MB",
+                *(flop_count(run.inner_flops), flop_count(run.run_flops), f"{share:.0%}"),
+                duration(times[0]),
+                *(f"{duration(seconds)} ({times[0] / seconds:.1f}x)" for seconds in times[1:]),
+                f"{run.gradient_bytes / 1e6:.1f} MB",
             ]
         )
     head, *body = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
 
 
-def updated(document: str, costs: Sequence[tuple[Setting, Cost]]) -> str:
-    """The document with the table as it is counted now."""
+def updated(document: str, costs: Sequence[tuple[PaperSetting, Cost]]) -> str:
+    """The document with a table of the present costs."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table(costs)}\n{END}{after}"
 
 
 def main() -> None:
-    """Rewrite the table, and print where each time comes from."""
+    """Rewrite the table, and print the parts of each time."""
     costs = counted()
     DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), costs), encoding="utf-8")
     rows = [["", "", "GPUs", "matching", "training", "of which all-reduce"]]
-    for setting, found in costs:
+    for setting, run in costs:
         batch = setting.recipe.train_batch
         for gpus in GPUS:
-            talk = found.training_steps * communication(found, gpus)
-            parts = (matching_time(found, gpus), training_time(found, gpus, batch), talk)
-            rows.append([setting.title, str(setting.recipe.ipc), str(gpus), *map(long, parts)])
+            reducing = run.training_steps * all_reduce_time(run, gpus)
+            parts = (matching_time(run, gpus), training_time(run, gpus, batch), reducing)
+            rows.append([setting.title, str(setting.recipe.ipc), str(gpus), *map(duration, parts)])
     print(in_columns(rows))
 
 

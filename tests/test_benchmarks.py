@@ -1,4 +1,4 @@
-"""Benchmarks that say something about accuracy, at toy size."""
+"""The benchmark that measures accuracy (benchmarks/quantisation.py), with a tiny dataset."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
+def benchmarks_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
 
 
 class TestQuantisation:
-    def test_pixels_that_need_no_rounding_cost_nothing(self, toy: Dataset, recipe: Recipe) -> None:
-        """And others are trained on as they are: networks, batches and decoding are the same for both."""
-        from quantisation import compared
+    def test_pixels_on_the_256_levels_give_equal_accuracies(self, toy: Dataset, recipe: Recipe) -> None:
+        """Other pixels are used without rounding: networks, batches and decoding are the same for both."""
+        from quantisation import accuracy_pairs
 
         *_, last = condense(assemble(recipe, toy))
         shipped = Evaluation(pack(last, recipe, toy), toy, protocol("quick", epochs=2, least_steps=20))
         levels = torch.from_numpy(shipped.artifact.images.copy()).float() / 255
-        alike = compared(shipped, levels, [1, 3], networks=2)
-        assert list(alike) == [1, 3]
-        assert all(unrounded == rounded for pairs in alike.values() for unrounded, rounded in pairs)
-        other = compared(shipped, 1 - levels, [3], networks=2)
-        assert [rounded for _, rounded in other[3]] == [rounded for _, rounded in alike[3]]
-        assert [unrounded for unrounded, _ in other[3]] != [unrounded for unrounded, _ in alike[3]]
+        equal = accuracy_pairs(shipped, levels, [1, 3], networks=2)
+        assert list(equal) == [1, 3]
+        assert all(unrounded == rounded for pairs in equal.values() for unrounded, rounded in pairs)
+        other = accuracy_pairs(shipped, 1 - levels, [3], networks=2)
+        assert [rounded for _, rounded in other[3]] == [rounded for _, rounded in equal[3]]
+        assert [unrounded for unrounded, _ in other[3]] != [unrounded for unrounded, _ in equal[3]]
 
-    def test_the_table_has_differences_of_the_same_network(self) -> None:
+    def test_table_shows_the_differences_of_each_network(self) -> None:
         from quantisation import table
 
         lines = table({1: [(50.0, 49.0), (60.0, 61.0)], 10: [(70.0, 69.5)] * 2}).splitlines()
@@ -50,7 +50,9 @@ class TestQuantisation:
         ]
 
     @pytest.mark.usefixtures("kernels")
-    def test_the_command(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_command_prints_one_column_for_each_size(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         from quantisation import main
 
         small = catalogue.RECIPES["demo"].recipe.replace(
