@@ -1,4 +1,4 @@
-"""Real images: what there is (`data`), and getting one (`data fetch`)."""
+"""Verbs for datasets: `data` lists them, and `data fetch` downloads one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from mipset.display.progress import Progress
 
 
 def add(verbs: Verbs) -> None:
-    """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "data", run_data, "datasets: what there is, and fetching one")
+    """Add the verbs of this module and their flags."""
+    verb = add_verb(verbs, "data", run_data, "list the datasets, or download one")
     actions = verb.add_subparsers(metavar="[fetch NAME]")
 
-    action = add_verb(actions, "fetch", run_data_fetch, "get a dataset")
-    action.add_argument("name", metavar="NAME")
+    action = add_verb(actions, "fetch", run_data_fetch, "download a dataset")
+    action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists")
 
 
 def run_data(arguments: argparse.Namespace) -> None:  # noqa: ARG001
-    """List the datasets that can be condensed, and where they are; `mipset data fetch NAME` gets one."""
+    """List the datasets that can be condensed, and where they are. `mipset data fetch NAME` downloads one."""
     from mipset.data import available
 
     for entry in available():
@@ -27,9 +27,9 @@ def run_data(arguments: argparse.Namespace) -> None:  # noqa: ARG001
 
 
 def run_data_fetch(arguments: argparse.Namespace) -> None:
-    """Get a dataset into the cache folder (MIPSET_HOME, or the user's)."""
+    """Download a dataset into the cache folder: MIPSET_HOME if it is set, else a folder in the user's cache."""
     from mipset.data import fetch
 
     with Progress() as bar:
-        where = fetch(arguments.name, report=bar.report)
-    print(f"{arguments.name} is in {where}")
+        path = fetch(arguments.name, report=bar.report)
+    print(f"{arguments.name} is in {path}")

@@ -61,7 +61,9 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed."""
     from mipset.settings.recipe import Recipe
 
-    group = verb.add_argument_group("settings", "Each flag replaces one setting of the recipe.")
+    group = verb.add_argument_group(
+        "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists the defaults."
+    )
     for f in fields(Recipe):
         if f.name in without:
             continue

@@ -32,7 +32,9 @@ from mipset.evaluation.selection import (
     select,
     sum_over_best,
 )
-from mipset.file.artifact import Accuracy, Artifact
+from mipset.file.artifact import Artifact
+from mipset.file.description import Accuracy
+from mipset.file.provenance import Provenance
 from mipset.settings.architecture import Architecture
 from mipset.settings.protocol import Protocol
 from mipset.settings.recipe import Recipe
@@ -161,7 +163,7 @@ class TestSelect:
 
     def test_a_file_says_what_a_condensed_one_says(self, toy: Dataset, recipe: Recipe) -> None:
         *_, step = condense(assemble(recipe, toy))
-        origin = {"size": None, "split_seed": 4}
+        origin: Provenance = {"size": None, "split_seed": 4}
         condensed, selected = pack(step, recipe, toy, origin), select("herding", recipe, toy, CPU, origin=origin)
         assert selected.recipe == condensed.recipe
         assert selected.provenance == {**condensed.provenance, "selection": "herding"}

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mipset.display.tables import accuracy_table, description, in_columns
-from mipset.file.artifact import Accuracy, Artifact
+from mipset.file.artifact import Artifact
+from mipset.file.description import Accuracy
 from mipset.units import byte_count, flop_count
 
 

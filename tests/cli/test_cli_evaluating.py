@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -149,7 +149,7 @@ class TestRefusals:
                 "from another fashion-mini than the one here: add --data fashion-mini to use this one.",
             ),
         ):
-            Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, provenance).write(path)
+            Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, cast(Any, provenance)).write(path)
             assert reason in refusal("evaluate", path, *BRIEF)
 
     @pytest.mark.parametrize(
