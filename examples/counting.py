@@ -1,4 +1,4 @@
-"""A web server on this machine that knows ranges of bytes and counts what it sends."""
+"""A local web server that answers requests for byte ranges and counts the bytes that it sends."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-class Server(ThreadingHTTPServer):
-    """Serves the files of a folder."""
+class CountingServer(ThreadingHTTPServer):
+    """Serves the files of a folder. `sent` is the number of bytes of images and headers sent so far."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), RangeHandler)
         self.folder, self.sent = folder, 0
 
-    def address(self, name: str) -> str:
-        """Of a file in the folder."""
+    def url(self, name: str) -> str:
+        """The URL of a file in the folder."""
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers `Range: bytes=FIRST-LAST`, which is all that a device asks."""
+class RangeHandler(BaseHTTPRequestHandler):
+    """Answers `Range: bytes=FIRST-LAST`. A device sends no other kind of request."""
 
-    server: Server
+    server: CountingServer
 
     def do_GET(self) -> None:
         content = (self.server.folder / self.path.lstrip("/")).read_bytes()
@@ -41,13 +41,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Print nothing: the output of the example stays readable."""
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
-    """A server for as long as it is needed."""
-    with Server(folder) as server:
+def serving(folder: Path) -> Iterator[CountingServer]:
+    """A server that runs until the `with` block ends."""
+    with CountingServer(folder) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

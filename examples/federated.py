@@ -1,11 +1,14 @@
-"""Federated learning on a condensed set, of which every client takes as much as it can hold.
+"""Federated learning on one condensed file: each client reads as many images as it can store.
 
-A coordinator publishes one file. Each client opens it, plans the largest size that fits into its bytes and reads no
-more than that. In a round every client starts from the common weights and learns its own prefix, all with as many
-steps; the weights that come back are averaged, each counted by the images behind it. Beside it, the same clients with a
-set of one size, which can only be the size that fits the smallest of them.
+A server publishes one file. Each client opens it, plans the largest size that fits into its number of bytes, and reads
+only that prefix. In each round, every client starts from the common weights and trains on its own prefix for the same
+number of steps. The new common weights are the mean of the clients' weights, weighted by their numbers of images.
+The second row of the table shows the same clients with a file of only one size. Then all clients must use the size
+that fits the smallest client.
 
-The last run printed (one condensation and one network for each row; rounds 2 to 11 are left out here):
+Run:   python examples/federated.py
+Takes: some minutes on 2 cores. `--toy` takes more than a minute.
+Printed (recipe `demo` with 4 outer iterations; one condensation, one network for each row; rounds 2 to 11 left out):
 
                        images per class      read  round 1  round 12
     each its own size  1 2 3 4 6 7 8 10  321.4 kB     67.0      78.8
@@ -20,7 +23,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from common import CPU, Setting, at_least, parser, repeated
+from common import CPU, Setting, argument_parser, at_least, repeated
 from torch import Tensor
 
 from mipset import device
@@ -33,61 +36,60 @@ from mipset.units import byte_count
 Weights = Mapping[str, Tensor]
 
 
-def mean(weights: Sequence[Weights], counts: Sequence[int]) -> Weights:
-    """The mean of several networks' weights, each counted so often."""
+def weighted_mean(weights: Sequence[Weights], counts: Sequence[int]) -> Weights:
+    """The mean of the weights of several networks; the counts say how much each network contributes."""
     shares = [count / sum(counts) for count in counts]
     return {
-        name: torch.stack([share * own[name] for share, own in zip(shares, weights, strict=True)]).sum(dim=0)
+        name: torch.stack([share * client[name] for share, client in zip(shares, weights, strict=True)]).sum(dim=0)
         for name in weights[0]
     }
 
 
-def copied(theta: Network) -> Weights:
-    """The weights of a network, which go on to change there."""
-    return {name: value.clone() for name, value in theta.state_dict().items()}
+def copy_weights(network: Network) -> Weights:
+    """A copy of the network's weights, which stays as it is when the network learns more."""
+    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
-def federated(setting: Setting, clients: Sequence[Images], rounds: int, steps: int) -> Iterator[float]:
-    """The accuracy of the common weights after each round, in which every client takes so many steps."""
-    theta, test = setting.network, setting.images(setting.data.test)
-    rule, once = rule_of(setting.protocol()), Schedule(1, milestones=())
-    common = copied(theta)
+def federated_accuracies(setting: Setting, clients: Sequence[Images], rounds: int, steps: int) -> Iterator[float]:
+    """The accuracy of the common weights after each round; every client takes `steps` training steps in a round."""
+    network, test = setting.network, setting.images(setting.data.test)
+    rule, one_epoch = rule_of(setting.protocol()), Schedule(1, milestones=())
+    common = copy_weights(network)
     for number in range(rounds):
         returned = []
         for client, images in enumerate(clients):
-            theta.load_state_dict(common)
-            for _ in fit(theta, repeated(images, steps * once.batch), rule, once, 0, number, client):
+            network.load_state_dict(common)
+            for _ in fit(network, repeated(images, steps * one_epoch.batch), rule, one_epoch, 0, number, client):
                 pass
-            returned.append(copied(theta))
-        common = mean(returned, [len(images) for images in clients])
-        theta.load_state_dict(common)
-        yield accuracy(theta, test)
+            returned.append(copy_weights(network))
+        common = weighted_mean(returned, [len(images) for images in clients])
+        network.load_state_dict(common)
+        yield accuracy(network, test)
 
 
 def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument("--clients", type=at_least(1), default=8)
-    arguments.add_argument("--rounds", type=at_least(1), default=12)
-    arguments.add_argument("--steps", type=at_least(1), default=20, help="of each client in a round")
-    chosen = arguments.parse_args()
-    setting = Setting(chosen.toy)
+    parser = argument_parser(__doc__)
+    parser.add_argument("--clients", type=at_least(1), default=8)
+    parser.add_argument("--rounds", type=at_least(1), default=12)
+    parser.add_argument("--steps", type=at_least(1), default=20, help="training steps of each client in a round")
+    arguments = parser.parse_args()
+    setting = Setting(arguments.toy)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "published.safetensors"
         setting.condensed(setting.data).write(path)
-        said = device.open(path).about
-        least, most = said.prefix(1).file_bytes, said.file_bytes
-        budgets = np.linspace(least, most, chosen.clients).astype(int)
+        source = device.open(path)
+        budgets = np.linspace(source.file_bytes(1), source.file_bytes(source.about.ipc), arguments.clients).astype(int)
         sources = [device.open(path) for _ in budgets]  # one for each client
-        own = [device.plan(source, bytes=int(room)).size for source, room in zip(sources, budgets, strict=True)]
-        ways = {"each its own size": own, "all the smallest": [min(own)] * len(own)}
-        rows = [["", "images per class", "read", *(f"round {n + 1}" for n in range(chosen.rounds))]]
-        for name, sizes in ways.items():
+        own = [device.plan(source, bytes=int(budget)).size for source, budget in zip(sources, budgets, strict=True)]
+        sizes_by_title = {"each its own size": own, "all the smallest": [min(own)] * len(own)}
+        rows = [["", "images per class", "read", *(f"round {n + 1}" for n in range(arguments.rounds))]]
+        for title, sizes in sizes_by_title.items():
             subsets = [source.prefix(size) for source, size in zip(sources, sizes, strict=True)]
             clients = [decoded(subset.artifact(), CPU) for subset in subsets]
-            found = federated(setting, clients, chosen.rounds, chosen.steps)
+            accuracies = federated_accuracies(setting, clients, arguments.rounds, arguments.steps)
             read = byte_count(sum(subset.nbytes for subset in subsets))
-            rows.append([name, " ".join(map(str, sizes)), read, *(f"{value:.1f}" for value in found)])
-    print("accuracy in % of the common weights")
+            rows.append([title, " ".join(map(str, sizes)), read, *(f"{value:.1f}" for value in accuracies)])
+    print("test accuracy of the common weights in %")
     print(in_columns(rows))
 
 

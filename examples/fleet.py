@@ -1,20 +1,21 @@
-"""A fleet of devices whose room for training data comes and goes, served over HTTP.
+"""Devices whose free storage changes: how many bytes they download over HTTP, and how accurate they are.
 
-In every round each device draws how many bytes it may hold, and takes the largest size that fits. With one file of
-which every prefix is a set, a device that has more room fetches what is missing, and one that has less fetches nothing.
-With a file for each size (Baseline A), another size is another download. Baselines B and C are one file as well, so
-they move the same bytes; they differ in accuracy. The server counts what it sends.
+In each round, every device draws a number of free bytes and takes the largest size that fits. With one file whose every
+prefix is a training set, a device with more storage downloads only the missing images, and a device with less storage
+downloads nothing. Baseline A has one file for each size, so every other size is a new download. Baselines B and C are
+one file too: they move the same number of bytes, but their accuracies differ. The server counts the bytes it sends.
 
-The experiment is kept in a folder, so a second run starts from what the first one condensed and measured.
-
-The last run printed (20 devices, 30 rounds, sizes 1, 2, 5 and 10; one seed. A and B condense four and ten times, so
-they had several times the work):
+Run:   python examples/fleet.py
+Takes: some minutes on 2 cores. `--toy` takes some seconds.
+       The experiment stays in a folder (`--folder`), so a second run only serves the files again.
+Printed (recipe `demo` with 4 outer iterations; 20 devices, 30 rounds, sizes 1, 2, 5 and 10; one seed. Baselines A and B
+condense 4 and 10 times, so they do several times the work):
 
     method        files  published    moved  mean accuracy in %
     every-prefix      1    80.5 kB   8.2 MB               73.63
-    a                 4   148.1 kB  15.4 MB               74.81
-    b                 1    80.5 kB   8.2 MB               74.38
-    c                 1    80.5 kB   8.2 MB               73.14
+    baseline-a        4   148.1 kB  15.4 MB               74.81
+    baseline-b        1    80.5 kB   8.2 MB               74.38
+    baseline-c        1    80.5 kB   8.2 MB               73.14
 """
 
 from __future__ import annotations
@@ -25,28 +26,31 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from common import Setting, at_least, parser
-from counting import Server, serving
+from common import Setting, argument_parser, at_least
+from counting import CountingServer, serving
 
 from mipset import device
 from mipset.display.tables import in_columns
-from mipset.experiments.experiment import Experiment
-from mipset.experiments.methods import methods
+from mipset.experiments.comparison import Comparison
+from mipset.experiments.grid import EvaluationPlan, Grid
 from mipset.experiments.results import Result
+from mipset.experiments.run import Machine, run_missing
+from mipset.experiments.store import Store
+from mipset.settings.methods import parse_methods
 from mipset.units import byte_count
 
-METHODS = "every-prefix,a,b,c"
+METHODS = "every-prefix,baseline-a,baseline-b,baseline-c"
 
 
 class Device:
-    """Holds the training data of one size, and changes it by as few bytes as the files allow."""
+    """Holds the training images of one size. To change the size, it downloads as few bytes as the files allow."""
 
     def __init__(self) -> None:
         self.url = ""
         self.subset: device.Subset | None = None
 
     def take(self, url: str, size: int) -> None:
-        """Have the first `size` images per class of a file."""
+        """Hold the first `size` images per class of the file at `url`."""
         if self.subset is None or self.url != url:
             self.url, self.subset = url, device.open(url).prefix(size)
         elif size > self.subset.sizes[0]:
@@ -55,64 +59,67 @@ class Device:
             self.subset = self.subset.shrink(size)
 
 
-def files_by_size(result: Result) -> dict[int, str]:
-    """Which file holds each size: one for all of them, or one for each."""
+def file_of_each_size(result: Result) -> dict[int, str]:
+    """The name of the file that holds each size: one file for all sizes, or one file for each."""
     if len(result.files) == 1:
         return dict.fromkeys(result.scores, result.files[0])
     return dict(zip(result.scores, result.files, strict=True))
 
 
-def moved(server: Server, files: dict[int, str], plan: Sequence[Sequence[int]]) -> int:
-    """The bytes that are sent while every device takes its size, round after round."""
-    before, fleet = server.sent, [Device() for _ in plan[0]]
-    for sizes in plan:
-        for one, size in zip(fleet, sizes, strict=True):
-            one.take(server.address(files[size]), size)
+def moved_bytes(server: CountingServer, files: dict[int, str], schedule: Sequence[Sequence[int]]) -> int:
+    """The bytes that the server sends while every device takes its size in every round of the schedule."""
+    before, devices = server.sent, [Device() for _ in schedule[0]]
+    for sizes in schedule:
+        for client, size in zip(devices, sizes, strict=True):
+            client.take(server.url(files[size]), size)
     return server.sent - before
 
 
-def mean_accuracy(scores: Mapping[int, Sequence[float]], plan: Sequence[Sequence[int]]) -> float:
-    """Over all rounds and devices: what networks reached on average at the size that each has."""
-    return fmean(fmean(scores[size]) for sizes in plan for size in sizes)
+def mean_accuracy(scores: Mapping[int, Sequence[float]], schedule: Sequence[Sequence[int]]) -> float:
+    """The mean accuracy over all rounds and devices; a device has the mean accuracy of its size."""
+    return fmean(fmean(scores[size]) for sizes in schedule for size in sizes)
 
 
-def drawn_sizes(file: Path, sizes: Sequence[int], rounds: int, devices: int) -> list[list[int]]:
-    """For each round and device the largest size that fits into a drawn number of bytes, small ones as likely."""
-    said = device.open(file).about
-    needed = {size: said.prefix(size).file_bytes for size in sizes}
+def drawn_schedule(file: Path, sizes: Sequence[int], rounds: int, devices: int) -> list[list[int]]:
+    """For each round and device, the largest size that fits into a drawn number of bytes (log-uniform)."""
+    source = device.open(file)
+    needed = {size: source.file_bytes(size) for size in sizes}
     low, high = np.log(needed[sizes[0]]), np.log(1.5 * needed[sizes[-1]])
     budgets = np.exp(np.random.default_rng(0).uniform(low, high, (rounds, devices)))
     return [[max(n for n in sizes if n == sizes[0] or needed[n] <= budget) for budget in row] for row in budgets]
 
 
+def show_stage(stage: str, done: float, total: float) -> None:
+    """Show the present stage of the comparison on one line."""
+    print(f"{stage:<60}", end="\r", file=sys.stderr, flush=True)
+
+
 def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument("--folder", type=Path, default=Path("out/fleet"), help="where the experiment is kept")
-    arguments.add_argument("--devices", type=at_least(1), default=20)
-    arguments.add_argument("--rounds", type=at_least(1), default=30)
-    chosen = arguments.parse_args()
-    setting = Setting(chosen.toy)
-    experiment = Experiment(
-        *(chosen.folder, "demo", setting.data, methods(METHODS)),
-        seeds=[0],
-        sizes=[1, 2, 3] if chosen.toy else [1, 2, 5, 10],
+    parser = argument_parser(__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("out/fleet"), help="folder of the experiment")
+    parser.add_argument("--devices", type=at_least(1), default=20)
+    parser.add_argument("--rounds", type=at_least(1), default=30)
+    arguments = parser.parse_args()
+    setting = Setting(arguments.toy)
+    plan = EvaluationPlan(
+        sizes=[1, 2, 3] if arguments.toy else [1, 2, 5, 10],
         protocol=setting.protocol(),
-        networks=1 if chosen.toy else 2,
-        given=setting.changes,
-        engine=setting.engine,
+        networks=1 if arguments.toy else 2,
     )
-    for step in experiment.run():
-        print(f"{step.note:<60}", end="\r", file=sys.stderr, flush=True)
-    results = experiment.results()
-    plan = drawn_sizes(chosen.folder / results[0].files[0], experiment.sizes, chosen.rounds, chosen.devices)
+    grid = Grid("demo", setting.data, parse_methods(METHODS), [0], plan, setting.recipe_changes)
+    comparison = Comparison(grid, Store(arguments.folder))
+    run_missing(comparison, Machine(engine=setting.engine), show_stage)
+    results = comparison.results()
+    first_file = arguments.folder / results[0].files[0]
+    schedule = drawn_schedule(first_file, plan.sizes, arguments.rounds, arguments.devices)
     rows = [["method", "files", "published", "moved", "mean accuracy in %"]]
-    with serving(chosen.folder) as server:
+    with serving(arguments.folder) as server:
         for result in results:
-            sent = moved(server, files_by_size(result), plan)
-            published = sum((chosen.folder / name).stat().st_size for name in result.files)
-            mean = mean_accuracy(result.scores, plan)
-            rows.append([result.method, str(len(result.files)), *map(byte_count, (published, sent)), f"{mean:.2f}"])
-    print(f"{chosen.devices} devices, {chosen.rounds} rounds, sizes {experiment.sizes}")
+            moved = moved_bytes(server, file_of_each_size(result), schedule)
+            published = sum((arguments.folder / name).stat().st_size for name in result.files)
+            mean = mean_accuracy(result.scores, schedule)
+            rows.append([result.method, str(len(result.files)), *map(byte_count, (published, moved)), f"{mean:.2f}"])
+    print(f"{arguments.devices} devices, {arguments.rounds} rounds, sizes {plan.sizes}")
     print(in_columns(rows))
 
 

@@ -1,13 +1,17 @@
-"""Successive halving of training settings, with the size of a condensed set as the fidelity.
+"""Successive halving of training settings, where the size of a condensed set is the fidelity.
 
-Which learning rate, which augmentation? All settings are tried on one image per class, the better half of them on two,
-and so on: the last few on the whole condensed set. That is less work than trying all of them on the real images. How
-much less depends on whether the set has to be condensed for it: both shares of the work are printed. Whether it is
-worth anything depends on whether small sizes rank settings as the real images do: so here all settings are scored at
-every size and on the real images too, and their ranks compared (Spearman's correlation). Settings are scored on
-held-out training images, since a choice is made.
+The search tries all settings (learning rates and augmentations) on one image per class, the better half of them on two,
+and so on; it tries the last ones on the whole condensed set. This is less work than trying all settings on the real
+images. The script prints both shares of work, with and without the condensation itself.
 
-The last run printed at its end (one condensation, one network for each of twelve settings and each column):
+The search is useful only if small sizes rank the settings as the real images do. So the script also tries all settings
+at every size and on the real images, and compares the rankings (Spearman's correlation). All accuracies are measured on
+held-out training images, because they choose a setting.
+
+Run:   python examples/halving.py
+Takes: some minutes on 2 cores. `--toy` takes some seconds.
+Printed at the end (recipe `demo` with 4 outer iterations; one condensation, one network for each of twelve settings and
+each column):
 
                                 size 1  size 2  size 5  size 10
     rank correlation with real    0.79    0.86    0.87     0.84
@@ -24,7 +28,7 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-from common import CPU, Setting, parser
+from common import CPU, Setting, argument_parser
 
 from mipset import Artifact, Dataset, Evaluation
 from mipset.condensing.costs import cost
@@ -34,28 +38,28 @@ from mipset.settings.protocol import Protocol
 
 RATES = (0.002, 0.01, 0.05, 0.25)
 AUGMENTATIONS = ("none", "color_crop", "color_crop_flip_scale_rotate")
-REAL_EPOCHS = 6  # on the real images: these are so many that there are more steps than on any size
+REAL_EPOCHS = 6  # on the real images: they are so many that this is more steps than on any size
 
 
-def score(stored: Artifact, data: Dataset, protocol: Protocol, size: int, setting: Setting) -> float:
-    """The accuracy on held-out images of a network trained on one size as the protocol says."""
-    return Evaluation(stored, data, protocol, engine=setting.engine).score(size, 0).accuracy
+def score(artifact: Artifact, data: Dataset, protocol: Protocol, size: int, setting: Setting) -> float:
+    """The accuracy on the test images of `data` of one network, trained on one size by this protocol."""
+    return Evaluation(artifact, data, protocol, engine=setting.engine).score(size, 0).accuracy
 
 
-def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """The place of every value in their order, from 0; equal ones share the mean of their places."""
+def positions(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The position of every value in sorted order, from 0. Equal values share the mean of their positions."""
     return np.array([sum(other < value for other in values) + (values.count(value) - 1) / 2 for value in values])
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """How alike two lists rank the same things: from -1 to 1, and 0 where all of one list are equal."""
-    a, b = (places - places.mean() for places in map(ranks, (first, second)))
+    """Spearman's rank correlation of two lists, from -1 to 1. It is 0 if all values of a list are equal."""
+    a, b = (places - places.mean() for places in map(positions, (first, second)))
     length = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / length) if length else 0.0
 
 
-def halved(scores: dict[int, list[float]]) -> tuple[int, dict[int, list[int]]]:
-    """The setting that is left, and which were tried at each size, of settings with these scores."""
+def successive_halving(scores: dict[int, list[float]]) -> tuple[int, dict[int, list[int]]]:
+    """The number of the winning setting, and the numbers of the settings tried at each size."""
     left, tried = list(range(len(next(iter(scores.values()))))), {}
     for size in sorted(scores):
         tried[size] = left
@@ -65,35 +69,36 @@ def halved(scores: dict[int, list[float]]) -> tuple[int, dict[int, list[int]]]:
 
 
 def main() -> None:
-    chosen = parser(__doc__).parse_args()
-    setting = Setting(chosen.toy)
+    arguments = argument_parser(__doc__).parse_args()
+    setting = Setting(arguments.toy)
     data = setting.data.held_out(0.2, seed=0)
     condensed = setting.condensed(data)
     fewest = int(np.bincount(data.train.labels).min())
-    real = select("random", setting.recipe.replace(ipc=fewest, factor=1), data, CPU)  # a set too: all real images
-    settings = [setting.protocol(rate=rate, augment=names) for rate, names in product(RATES, AUGMENTATIONS)]
-    settings = settings[::3] if chosen.toy else settings
-    sizes = [1, 2, 3] if chosen.toy else [1, 2, 5, 10]
-    scores = {n: [score(condensed, data, protocol, n, setting) for protocol in settings] for n in sizes}
-    on_real = [replace(protocol, epochs=min(REAL_EPOCHS, protocol.epochs)) for protocol in settings]
-    truth = [score(real, data, protocol, fewest, setting) for protocol in on_real]
+    real = select("random", setting.recipe.replace(ipc=fewest, factor=1), data, CPU)  # all real images, as an artifact
+    candidates = [setting.protocol(rate=rate, augment=names) for rate, names in product(RATES, AUGMENTATIONS)]
+    candidates = candidates[::3] if arguments.toy else candidates
+    sizes = [1, 2, 3] if arguments.toy else [1, 2, 5, 10]
+    scores = {n: [score(condensed, data, protocol, n, setting) for protocol in candidates] for n in sizes}
+    on_real = [replace(protocol, epochs=min(REAL_EPOCHS, protocol.epochs)) for protocol in candidates]
+    real_scores = [score(real, data, protocol, fewest, setting) for protocol in on_real]
 
     rows = [["rate, augmentation", *(f"size {n}" for n in sizes), "real images"]]
-    for number, protocol in enumerate(settings):
-        cells = [f"{values[number]:.1f}" for values in (*scores.values(), truth)]
+    for number, protocol in enumerate(candidates):
+        cells = [f"{values[number]:.1f}" for values in (*scores.values(), real_scores)]
         rows.append([f"{protocol.rate:g}, {protocol.augment}", *cells])
-    rows.append(["rank correlation with real", *(f"{spearman(scores[n], truth):.2f}" for n in sizes), ""])
+    rows.append(["rank correlation with real", *(f"{spearman(scores[n], real_scores):.2f}" for n in sizes), ""])
     print(f"accuracy in % on held-out images\n{in_columns(rows)}")
 
-    winner, tried = halved(scores)
-    spent = sum(len(tried[n]) * Evaluation(condensed, data, settings[0]).flops(n) for n in sizes)
-    whole = len(settings) * Evaluation(real, data, on_real[0]).flops(fewest)
+    winner, tried = successive_halving(scores)
+    search_flops = sum(len(tried[n]) * Evaluation(condensed, data, candidates[0]).flops(n) for n in sizes)
+    real_flops = len(candidates) * Evaluation(real, data, on_real[0]).flops(fewest)
+    condensing_flops = cost(setting.recipe, data.shape, data.classes, len(data.train), len(data.test)).run_flops
+    best, mean = max(real_scores), np.mean(real_scores)
     print(f"tried {', '.join(f'{len(tried[n])} at size {n}' for n in sizes)}: {rows[1 + winner][0]} is left")
-    print(f"on real images it has {truth[winner]:.1f} %, the best {max(truth):.1f} %, the mean {np.mean(truth):.1f} %")
-    made = cost(setting.recipe, data.shape, data.classes, len(data.train), len(data.test)).run_flops
+    print(f"on real images it has {real_scores[winner]:.1f} %, the best {best:.1f} %, the mean {mean:.1f} %")
     print(
-        f"it took {spent / whole:.1%} of the work of trying all settings on the real images, "
-        f"and {(made + spent) / whole:.1%} together with condensing"
+        f"it took {search_flops / real_flops:.1%} of the work of trying all settings on the real images, "
+        f"and {(condensing_flops + search_flops) / real_flops:.1%} together with condensing"
     )
 
 

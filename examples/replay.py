@@ -1,12 +1,16 @@
-"""Class-incremental learning with a replay buffer of fixed size, in which images of old classes make room for new ones.
+"""Class-incremental learning with a replay buffer of fixed size: old classes keep ever shorter prefixes.
 
-Classes arrive two at a time, and their real images are gone when the next ones come. What stays of them is a buffer of
-so many stored images in all: with every arrival each class has to give some up. Of a condensed set it keeps a shorter
-prefix, which is a good set too. Beside it stand buffers of as many bytes with real images, drawn: whole ones, or four
-shrunk ones in the place of one, as a condensed image holds them. All buffers are replayed alike: one network learns the
-new real images and the old classes' decoded ones, repeated so that every class has as many.
+Two new classes arrive at a time. Their real images are gone when the next classes arrive. A buffer keeps a fixed number
+of stored images of all old classes together, so each class must give up images whenever new classes arrive. A condensed
+set gives up images by keeping a shorter prefix, which is a good training set too. The table compares it with buffers of
+the same number of bytes that hold random real images: whole images, or four shrunk images in the place of one, as in a
+condensed image. Every buffer is used in the same way: one network learns the new real images and the decoded images of
+the old classes, repeated so that every class has the same number.
 
-The last run printed (one condensation and one network for each row, so a point is not much):
+Run:   python examples/replay.py
+Takes: some minutes on 2 cores. `--toy` takes some seconds.
+Printed (recipe `demo` with 4 outer iterations; one condensation and one network for each row, so small differences mean
+little):
 
     old and new classes          0 + 2  2 + 2  4 + 2  6 + 2  8 + 2   mean
     stored images per old class      -     10      5      3      2
@@ -24,7 +28,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from common import CPU, Setting, at_least, parser, repeated
+from common import CPU, Setting, argument_parser, at_least, repeated
 
 from mipset import Artifact, Dataset
 from mipset.data import Split
@@ -34,59 +38,59 @@ from mipset.evaluation.selection import select
 from mipset.nn.networks import Network
 from mipset.nn.training import Images, accuracy, fit, rule_of, schedule_of
 
-TOGETHER = 2  # classes that arrive at a time
+CLASSES_PER_TASK = 2
 
 
-def only(data: Dataset, classes: range) -> Dataset:
-    """The images of some classes that follow each other, labelled from 0."""
+def only_classes(data: Dataset, classes: range) -> Dataset:
+    """The images of some consecutive classes, with labels that start at 0."""
 
     def part(split: Split) -> Split:
-        kept = split.at(np.isin(split.labels, classes))
-        return Split.of(kept.images, kept.labels - classes.start)
+        chosen = split.at(np.isin(split.labels, classes))
+        return Split.of(chosen.images, chosen.labels - classes.start)
 
     names = data.class_names[classes.start : classes.stop]
     return replace(data, train=part(data.train), test=part(data.test), class_names=names)
 
 
-def together(parts: Sequence[Images]) -> Images:
-    """The images of tasks in their order, whose labels go on where those of the task before end."""
-    labels = [part.labels + TOGETHER * task for task, part in enumerate(parts)]
+def concatenated(parts: Sequence[Images]) -> Images:
+    """The images of all tasks. The labels of a task continue after those of the task before."""
+    labels = [part.labels + CLASSES_PER_TASK * task for task, part in enumerate(parts)]
     return replace(parts[0], pixels=torch.cat([part.pixels for part in parts]), labels=torch.cat(labels))
 
 
-def learn(theta: Network, setting: Setting, tasks: Sequence[Dataset], buffer: Sequence[Artifact]) -> float:
-    """Let the network learn the last of these tasks, and again those before, from the buffer; test it on all."""
+def learn(network: Network, setting: Setting, tasks: Sequence[Dataset], buffer: Sequence[Artifact]) -> float:
+    """Train on the last task and, from the buffer, on the tasks before it. Return the accuracy on all tasks."""
     new = setting.images(tasks[-1].train)
-    old = [repeated(decoded(stored, CPU), len(new)) for stored in buffer]
-    seen, protocol = together([*old, new]), setting.protocol(epochs=4)
-    for _ in fit(theta, seen, rule_of(protocol), schedule_of(protocol, len(seen)), 0, len(tasks)):
+    old = [repeated(decoded(artifact, CPU), len(new)) for artifact in buffer]
+    images, protocol = concatenated([*old, new]), setting.protocol(epochs=4)
+    for _ in fit(network, images, rule_of(protocol), schedule_of(protocol, len(images)), 0, len(tasks)):
         pass
-    return accuracy(theta, together([setting.images(task.test) for task in tasks]))
+    return accuracy(network, concatenated([setting.images(task.test) for task in tasks]))
 
 
-def incremental(
-    setting: Setting, tasks: Sequence[Dataset], sets: Sequence[Artifact], sizes: Sequence[int]
+def accuracies_after_tasks(
+    setting: Setting, tasks: Sequence[Dataset], artifacts: Sequence[Artifact], sizes: Sequence[int]
 ) -> list[float]:
-    """The accuracy, after each task, on all classes that have come by then."""
-    theta = setting.network
+    """After each task, the accuracy on all classes that have arrived."""
+    network = setting.network
     return [
-        learn(theta, setting, tasks[: t + 1], [stored.prefix(size) for stored in sets[:t]])
+        learn(network, setting, tasks[: t + 1], [artifact.prefix(size) for artifact in artifacts[:t]])
         for t, size in enumerate(sizes)
     ]
 
 
 def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument(
+    parser = argument_parser(__doc__)
+    parser.add_argument(
         "--total", type=at_least(1), default=20, help="stored images in the buffer, of all classes together"
     )
-    chosen = arguments.parse_args()
-    setting = Setting(chosen.toy)
-    starts = range(0, 6 if chosen.toy else setting.data.classes, TOGETHER)  # also how many classes came before
-    if chosen.total < starts[-1]:
-        arguments.error(f"argument --total: cannot be {chosen.total}: {starts[-1]} old classes need one image each")
-    tasks = [only(setting.data, range(start, start + TOGETHER)) for start in starts]
-    sizes = [min(setting.recipe.ipc, chosen.total // max(1, start)) for start in starts]
+    arguments = parser.parse_args()
+    setting = Setting(arguments.toy)
+    starts = range(0, 6 if arguments.toy else setting.data.classes, CLASSES_PER_TASK)  # the number of old classes too
+    if arguments.total < starts[-1]:
+        parser.error(f"argument --total: cannot be {arguments.total}: {starts[-1]} old classes need one image each")
+    tasks = [only_classes(setting.data, range(start, start + CLASSES_PER_TASK)) for start in starts]
+    sizes = [min(setting.recipe.ipc, arguments.total // max(1, start)) for start in starts]
     image_bytes = int(np.prod(setting.data.shape))
     buffers: dict[str, Callable[[Dataset], Artifact]] = {
         "condensed": setting.condensed,
@@ -94,14 +98,14 @@ def main() -> None:
         "real, shrunk": lambda task: select("random", setting.recipe, task, CPU),
     }
     rows = [
-        ["old and new classes", *(f"{start} + {TOGETHER}" for start in starts), "mean"],
+        ["old and new classes", *(f"{start} + {CLASSES_PER_TASK}" for start in starts), "mean"],
         ["stored images per old class", "-", *map(str, sizes[1:]), ""],
         ["bytes in the buffer", *(str(start * n * image_bytes) for start, n in zip(starts, sizes, strict=True)), ""],
     ]
-    for name, make in buffers.items():
-        found = incremental(setting, tasks, [make(task) for task in tasks], sizes)
-        rows.append([name, *(f"{value:.1f}" for value in found), f"{fmean(found):.2f}"])
-    print("accuracy in % on the test images of all classes so far, of a network with a buffer of images that are")
+    for title, make_artifact in buffers.items():
+        accuracies = accuracies_after_tasks(setting, tasks, [make_artifact(task) for task in tasks], sizes)
+        rows.append([title, *(f"{value:.1f}" for value in accuracies), f"{fmean(accuracies):.2f}"])
+    print("test accuracy in % on all classes that have arrived, for each kind of image in the buffer")
     print(in_columns(rows))
 
 

@@ -1,4 +1,4 @@
-"""The examples, each run as a real process at toy size: what it prints has to make sense."""
+"""Run each example with `--toy` in a process of its own and check what it prints."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SOURCE = str(Path(mipset.__file__).parents[1])
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
 
 
-def printed(name: str, *arguments: object, cwd: Path) -> list[str]:
-    """The lines that an example prints."""
+def printed_lines(name: str, *arguments: object, cwd: Path) -> list[str]:
+    """Run an example and return the lines that it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, arguments)],
         cwd=cwd,
@@ -35,80 +35,93 @@ def printed(name: str, *arguments: object, cwd: Path) -> list[str]:
 
 
 def cells(line: str) -> list[str]:
-    """The columns of a line, which stand two spaces apart."""
+    """The columns of a line, which are separated by two or more spaces."""
     return re.split(r" {2,}", line.strip())
 
 
 def percentages(texts: list[str]) -> list[float]:
-    found = [float(text) for text in texts]
-    assert all(0 <= value <= 100 for value in found)
-    return found
+    """The numbers in these texts, which must be percentages."""
+    values = [float(text) for text in texts]
+    assert all(0 <= value <= 100 for value in values)
+    return values
 
 
 def in_bytes(text: str) -> float:
+    """The number of bytes in a text such as "80.5 kB"."""
     number, unit = text.split()
     return float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit]
 
 
-def test_these_are_all() -> None:
+def test_every_example_is_tested_here() -> None:
     assert NAMES == ["federated", "fleet", "halving", "replay"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_are_short_and_listed(name: str) -> None:
+def test_example_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 150
-    assert f"examples/{name}.py" in (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_say_what_they_show(name: str, tmp_path: Path) -> None:
-    """Without doing anything."""
+def test_example_is_listed_in_the_readme(name: str) -> None:
+    assert f"python examples/{name}.py" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_example_shows_its_docstring_and_runs_nothing(name: str, tmp_path: Path) -> None:
     first = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()[0].strip('"')
-    said = printed(name, "--help", cwd=tmp_path)
-    assert first in said
-    assert any("--toy" in line for line in said)
+    lines = printed_lines(name, "--help", cwd=tmp_path)
+    assert first in lines
+    assert f"Run:   python examples/{name}.py" in lines
+    assert any("--toy" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_fleet_moves_fewer_bytes_with_one_file(tmp_path: Path) -> None:
-    first, titles, *lines = printed("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
+def test_fleet_moves_fewer_bytes_with_one_file(tmp_path: Path) -> None:
+    first, titles, *lines = printed_lines("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
     assert first == "3 devices, 8 rounds, sizes [1, 2, 3]"
     assert cells(titles) == ["method", "files", "published", "moved", "mean accuracy in %"]
     table = {row[0]: row[1:] for row in map(cells, lines)}
-    assert list(table) == ["every-prefix", "a", "b", "c"]
-    assert {name: row[0] for name, row in table.items()} == {"every-prefix": "1", "a": "3", "b": "1", "c": "1"}
+    assert {name: row[0] for name, row in table.items()} == {
+        "every-prefix": "1",
+        "baseline-a": "3",
+        "baseline-b": "1",
+        "baseline-c": "1",
+    }
     published, moved = ({name: in_bytes(row[i]) for name, row in table.items()} for i in (1, 2))
     percentages([row[3] for row in table.values()])
     rank = 10 * 28 * 28
-    assert published["every-prefix"] > 3 * rank  # three images of each class, and a header
-    assert published["a"] > (1 + 2 + 3) * rank
-    assert moved["every-prefix"] < 0.7 * moved["a"]
-    assert moved["every-prefix"] > 3 * rank  # each of three devices has something
-    for name in "bc":
-        assert moved[name] == pytest.approx(moved["every-prefix"], rel=0.01)  # headers differ by some letters
-    again = printed("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
-    assert again == [first, titles, *lines]  # from what the folder holds
+    assert published["every-prefix"] > 3 * rank  # three images of each class and a header
+    assert published["baseline-a"] > (1 + 2 + 3) * rank
+    assert moved["every-prefix"] < 0.7 * moved["baseline-a"]
+    assert moved["every-prefix"] > 3 * rank  # each of the three devices holds images
+    for name in ("baseline-b", "baseline-c"):
+        assert moved[name] == pytest.approx(moved["every-prefix"], rel=0.01)  # only the headers differ
+    again = printed_lines("fleet", "--toy", "--devices", 3, "--rounds", 8, cwd=tmp_path)
+    assert again == [first, titles, *lines]  # the second run reads the results of the first
 
 
-def test_a_replay_buffer_keeps_to_its_bytes(tmp_path: Path) -> None:
-    _, titles, kept, held, *lines = map(cells, printed("replay", "--toy", "--total", 6, cwd=tmp_path))
+def test_replay_buffer_never_exceeds_its_bytes(tmp_path: Path) -> None:
+    _, titles, stored, buffer_bytes, *lines = map(cells, printed_lines("replay", "--toy", "--total", 6, cwd=tmp_path))
     assert titles == ["old and new classes", "0 + 2", "2 + 2", "4 + 2", "mean"]
-    assert kept == ["stored images per old class", "-", "3", "1"]
-    assert held == ["bytes in the buffer", "0", str(2 * 3 * 784), str(4 * 1 * 784)]
+    assert stored == ["stored images per old class", "-", "3", "1"]
+    assert buffer_bytes == ["bytes in the buffer", "0", str(2 * 3 * 784), str(4 * 1 * 784)]
     assert [row[0] for row in lines] == ["condensed", "real", "real, shrunk"]
     for _, *row in lines:
-        *found, mean = percentages(row)
-        assert mean == pytest.approx(sum(found) / 3, abs=0.1)
-    assert len({row[1] for row in lines}) == 1  # there is no buffer before the first classes
+        *accuracies, mean = percentages(row)
+        assert mean == pytest.approx(sum(accuracies) / 3, abs=0.1)
+    assert len({row[1] for row in lines}) == 1  # the first task has no buffer
 
 
-def test_federated_clients_take_what_fits(tmp_path: Path) -> None:
+def test_federated_clients_read_the_largest_size_that_fits(tmp_path: Path) -> None:
     arguments = ("--clients", 3, "--rounds", 2, "--steps", 1)
-    _, titles, own, smallest = map(cells, printed("federated", "--toy", *arguments, cwd=tmp_path))
+    _, titles, own, smallest = map(cells, printed_lines("federated", "--toy", *arguments, cwd=tmp_path))
     assert titles == ["images per class", "read", "round 1", "round 2"]
     assert own[0] == "each its own size"
     sizes = [int(size) for size in own[1].split()]
-    assert sizes in ([1, 1, 3], [1, 2, 3])  # a few bytes of the header decide whether two fit into half of them
+    assert sizes in (
+        [1, 1, 3],
+        [1, 2, 3],
+    )  # the header decides whether 2 fit into half of it
     assert smallest[:2] == ["all the smallest", "1 1 1"]
     rank = 10 * 28 * 28
     assert in_bytes(own[2]) == pytest.approx(sum(sizes) * rank, rel=0.01)
@@ -116,8 +129,8 @@ def test_federated_clients_take_what_fits(tmp_path: Path) -> None:
     percentages([*own[3:], *smallest[3:]])
 
 
-def test_halving_compares_with_real_images(tmp_path: Path) -> None:
-    lines = printed("halving", "--toy", cwd=tmp_path)
+def test_halving_compares_sizes_with_real_images(tmp_path: Path) -> None:
+    lines = printed_lines("halving", "--toy", cwd=tmp_path)
     _, titles, *rows, correlations = map(cells, lines[:-3])
     assert titles == ["rate, augmentation", "size 1", "size 2", "size 3", "real images"]
     names = [row[0] for row in rows]
@@ -125,17 +138,17 @@ def test_halving_compares_with_real_images(tmp_path: Path) -> None:
     scores = [percentages(row[1:]) for row in rows]
     assert correlations[0] == "rank correlation with real"
     assert all(-1 <= float(value) <= 1 for value in correlations[1:])
-    found = re.fullmatch(r"tried 4 at size 1, 2 at size 2, 1 at size 3: (.*) is left", lines[-3])
-    assert found is not None
-    winner = scores[names.index(found[1])]
-    two = sorted(scores, key=lambda row: -row[0])[:2]
-    assert winner[1] == max(row[1] for row in two)
+    summary = re.fullmatch(r"tried 4 at size 1, 2 at size 2, 1 at size 3: (.*) is left", lines[-3])
+    assert summary is not None
+    winner = scores[names.index(summary[1])]
+    best_two = sorted(scores, key=lambda row: -row[0])[:2]
+    assert winner[1] == max(row[1] for row in best_two)
     assert f"it has {winner[3]:.1f} %, the best {max(row[3] for row in scores):.1f} %" in lines[-2]
     share = r"([\d.]+)%"
-    said = (
+    work = (
         f"it took {share} of the work of trying all settings on the real images, and {share} together with condensing"
     )
-    shares = re.fullmatch(said, lines[-1])
+    shares = re.fullmatch(work, lines[-1])
     assert shares is not None
     assert 0 < float(shares[1]) < float(shares[2])
 
@@ -150,7 +163,7 @@ def test_halving_compares_with_real_images(tmp_path: Path) -> None:
         ("replay", ("--total", 3), "argument --total: cannot be 3: 4 old classes need one image each"),
     ],
 )
-def test_numbers_that_are_too_small(
+def test_argument_that_is_too_small_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, arguments: tuple[Any], reason: str
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -161,7 +174,7 @@ def test_numbers_that_are_too_small(
     assert capsys.readouterr().err.endswith(f"error: {reason}\n")
 
 
-def test_the_mean_over_a_fleet_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fleet_mean_accuracy_equals_a_calculation_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every device counts in every round, with the mean over the networks of its size."""
     monkeypatch.syspath_prepend(EXAMPLES)
     from fleet import mean_accuracy
@@ -171,35 +184,35 @@ def test_the_mean_over_a_fleet_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mean_accuracy(scores, [[5]]) == pytest.approx(80)
 
 
-def test_clients_take_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many images they have."""
+def test_federated_clients_take_equal_numbers_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of steps does not depend on the number of images."""
     monkeypatch.syspath_prepend(EXAMPLES)
     from common import Setting
-    from federated import federated
+    from federated import federated_accuracies
 
     from mipset.nn.training import TrainingRule
 
-    taken: list[int] = []
+    batches: list[int] = []
     step = TrainingRule.step
 
-    def counted(rule: TrainingRule, theta: Any, optimiser: Any, images: Any, *more: Any) -> None:
-        taken.append(len(images))
+    def recording_step(rule: TrainingRule, theta: Any, optimiser: Any, images: Any, *more: Any) -> None:
+        batches.append(len(images))
         step(rule, theta, optimiser, images, *more)
 
-    monkeypatch.setattr(TrainingRule, "step", counted)
+    monkeypatch.setattr(TrainingRule, "step", recording_step)
     setting = Setting(toy=True)
     images = setting.images(setting.data.train)
     clients = [images.at(torch.arange(count)) for count in (5, 200)]
-    assert len(list(federated(setting, clients, rounds=2, steps=3))) == 2
-    assert taken == [64] * 2 * 2 * 3
+    assert len(list(federated_accuracies(setting, clients, rounds=2, steps=3))) == 2
+    assert batches == [64] * 2 * 2 * 3
 
 
-def test_spearmans_correlation_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ties, at both ends, and by the formula for lists without ties."""
+def test_spearman_correlation_equals_a_calculation_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ties, for the values -1 and 1, and by the formula for lists without ties."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    from halving import ranks, spearman
+    from halving import positions, spearman
 
-    assert ranks([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0, 2.5, 1]
+    assert positions([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0, 2.5, 1]
     assert spearman([1, 2, 3], [10, 20, 300]) == pytest.approx(1)
     assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
     assert spearman([1, 1, 1], [3, 2, 1]) == 0
