@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from mipset.condensing.packing import pack
     from mipset.data import Dataset, load
     from mipset.evaluation.evaluate import Evaluation, Score
-    from mipset.file.artifact import Accuracy, Artifact, read
+    from mipset.file.artifact import Artifact, read
+    from mipset.file.description import Accuracy
     from mipset.settings.catalogue import recipe
     from mipset.settings.protocol import protocol
     from mipset.settings.recipe import Recipe
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Accuracy": "file.artifact",
+    "Accuracy": "file.description",
     "Artifact": "file.artifact",
     "Dataset": "data",
     "Evaluation": "evaluation.evaluate",

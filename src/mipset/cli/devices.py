@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,7 @@ def run_fetch(arguments: argparse.Namespace) -> None:
     if arguments.ipc is not None and given:
         raise SettingError(f"`ipc` and `{given[0]}` both limit how much to fetch. Leave one of them out.")
     with Progress() as bar:
-        source = device.open(arguments.file, cache=arguments.cache, progress=partial(bar.report, "fetching"))
+        source = device.open(arguments.file, cache=arguments.cache, report=bar.report)
         subset = source.prefix(device.plan(source, **limits).size if arguments.ipc is None else arguments.ipc)
     subset.write(arguments.out)
     print(f"{arguments.out}: {subset.sizes[0]} of {source.about.ipc} images per class, {bytes_of(arguments.out)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.parser import check_at_least, flag_of
+from mipset.cli.parser import check_at_least
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, MipsetError, SettingError
 
@@ -76,7 +76,7 @@ def check_output(arguments: argparse.Namespace, name: str = "out") -> None:
     out = getattr(arguments, name)
     if "file" in arguments:
         check_not_input(out, Path(arguments.file), name)
-    refuse_to_overwrite(out, arguments.force, flag_of(name))
+    refuse_to_overwrite(out, arguments.force, name)
 
 
 def check_not_input(out: Path, source: Path, name: str = "out") -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset.errors import DataError, SettingError
+from mipset.file.pixels import to_unit
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -153,7 +154,7 @@ def held_out_mask(labels: Labels, class_names: tuple[str, ...], fraction: float,
 
 def statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of every channel of images scaled to [0, 1], to four decimals."""
-    levels = np.arange(256) / 255
+    levels = to_unit(np.arange(256), np.float64)
     means, stds = [], []
     for channel in range(images.shape[1]):
         counts = np.zeros(256, dtype=np.int64)

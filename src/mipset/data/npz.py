@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mipset.data import cache
 from mipset.data.dataset import Dataset, Images, Labels, Split, held_out_mask, shape_text, statistics, validate
 from mipset.errors import DataError
+from mipset.file.pixels import to_uint8
 
 HELD_OUT = 0.2  # of every class, if the file has no test split
 SPLIT_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
@@ -70,7 +71,7 @@ def to_bytes(name: str, title: str, images: Array) -> Images:
     low, high = float(images.min()), float(images.max())
     if low < 0 or high > 1:
         raise DataError(f"{name}: {title} holds floats from {low:g} to {high:g}. Scale them to 0 to 1, or use uint8.")
-    return np.rint(images.astype(np.float32, copy=False) * 255).astype(np.uint8)
+    return to_uint8(images.astype(np.float32, copy=False))
 
 
 def _check_names(name: str, arrays: dict[str, Array]) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
-import urllib.request
 import zlib
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Protocol
-from urllib.error import HTTPError, URLError
 
 from mipset.data import cifar, idx
-from mipset.errors import DataError
+from mipset.errors import ChangedError, DataError, RemoteError
+from mipset.io.http import WebFile
 from mipset.reporting import Report
 
 SECONDS_WITHOUT_BYTES = 10.0
@@ -135,25 +133,18 @@ SOURCES: dict[str, tuple[Source, ...]] = {
 
 def _download(url: str, target: Path, report: Report) -> None:
     stage = f"downloading {url.rpartition('/')[2]}"
+    remote = WebFile(url, SECONDS_WITHOUT_BYTES, any_encoding=True)  # .gz files are stored as they are
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS_WITHOUT_BYTES) as answer, target.open("wb") as file:
-            total, done = int(answer.headers.get("Content-Length") or 0), 0
-            report(stage, 0, total)
-            while block := answer.read(BLOCK):
-                done += len(block)
-                if done > MAX_FILE:
-                    raise SourceError(f"the download went past {MAX_FILE} bytes")
+        with target.open("wb") as file:
+            for place, block in remote.whole():
+                file.seek(place)
+                file.truncate()  # after a restart from the beginning
+                if place + len(block) > MAX_FILE:
+                    raise SourceError(f"the download exceeded {MAX_FILE} bytes")
                 file.write(block)
-                report(stage, done, total)
-    except HTTPError as error:
-        error.close()
-        raise SourceError(f"the server answered {error.code} {error.reason} to {url}") from error
-    except URLError as error:
-        raise SourceError(f"no connection: {error.reason}") from error
-    except (HTTPException, ValueError) as error:
-        raise SourceError(f"the server's answer makes no sense: {error!r}") from error
-    if total and done != total:
-        raise SourceError(f"the download ended after {done} of {total} bytes")
+                report(stage, place + len(block), remote.length or 0)
+    except (RemoteError, ChangedError) as error:
+        raise SourceError(str(error).removesuffix(".")) from error
 
 
 def _unpack(archive: Path, members: tuple[str, ...], folder: Path, report: Report) -> None:

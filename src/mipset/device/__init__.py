@@ -1,16 +1,16 @@
-"""A condensed set where it is used: take the prefix that fits, verify it, train, grow it, shrink it.
+"""Condensed sets on devices: open a file, plan the size that fits, read that prefix, train, grow, shrink.
 
     from mipset import device
 
-    source = device.open("https://example.org/c10.safetensors")   # or a path; reads the header alone
-    chosen = device.plan(source, bytes=200_000)                   # the largest size that fits, and how good it is
+    source = device.open("https://example.org/c10.safetensors")   # or a path; reads only the header
+    chosen = device.plan(source, bytes=200_000)                   # the largest size that fits, and its accuracy
     small = source.prefix(chosen.size)                            # reads and verifies so many images per class
     for images, labels in small.batches(64, epochs=chosen.epochs):
         ...                                                       # float32 [k, ch, h, w] and int64 [k], k <= 64
-    small = small.grow(chosen.size + 1)                           # reads one more image per class, and no more
+    small = small.grow(chosen.size + 1)                           # reads only the one more image per class
 
-Numpy and the standard library are all it needs. Whatever a file or a server does, the outcome is verified images or one
-of the errors in `mipset.errors`.
+It needs only numpy and the standard library. Whatever a file or a server does, the result is verified images or one of
+the errors in `mipset.errors`. docs/devices.md is the guide.
 """
 
 from __future__ import annotations

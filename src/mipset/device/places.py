@@ -9,12 +9,13 @@ from typing import Protocol
 
 from mipset.errors import ArtifactError, ChangedError
 from mipset.file.artifact import opened
+from mipset.file.header import not_whole
 
-BLOCK = 1 << 16
+BLOCK = 1 << 16  # bytes that are read at once
 
 
 class Place(Protocol):
-    """A file that can be read in parts."""
+    """A file that can be read in ranges of bytes."""
 
     @property
     def name(self) -> str:
@@ -22,16 +23,16 @@ class Place(Protocol):
 
     @property
     def length(self) -> int | None:
-        """How many bytes it has, as far as is known after something was read."""
+        """How many bytes it has; None until a read has told it."""
 
     def blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        """The bytes from `start` up to `stop`, in order, as they come: all of them, or an error at the end.
+        """The bytes from `start` up to `stop`, in order, as they arrive: all of them, or an error at the end.
 
-        Blocks are empty while bytes pass by that were not asked for.
+        Blocks are empty while bytes pass by that were not requested.
         """
 
-    def piece(self, start: int, stop: int, tell: Callable[[int], object]) -> bytes:
-        """The same at once, and of one version of the file; `tell` is called with how many have come."""
+    def piece(self, start: int, stop: int, arrived: Callable[[int], object]) -> bytes:
+        """The same at once, of one version of the file; `arrived` is called with the number of bytes so far."""
 
 
 class LocalFile:
@@ -39,7 +40,7 @@ class LocalFile:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._path = path.absolute()  # which stays the same in another working folder
+        self._path = path.absolute()  # does not depend on the working folder
         with opened(path) as stream:
             self._version = _version(stream.fileno())
 
@@ -49,33 +50,30 @@ class LocalFile:
 
     def blocks(self, start: int, stop: int) -> Iterator[bytes]:
         if not self._path.exists():
-            raise ChangedError(f"{self.name} is no longer where it was opened: open it again where it is.")
+            raise ChangedError(f"{self.name} was moved or deleted after it was opened. Open it again at its new place.")
         with opened(self._path) as stream:
             if _version(stream.fileno()) != self._version:
-                raise ChangedError(f"{self.name} was changed since it was opened: open it again.")
+                raise ChangedError(f"{self.name} was changed after it was opened. Open it again.")
             if stop > self.length:
                 raise self._too_short(self.length, stop)
             stream.seek(start)
             while start < stop:
                 block = stream.read(min(BLOCK, stop - start))
-                if not block:  # it became shorter while it was read
+                if not block:  # another program made the file shorter meanwhile
                     raise self._too_short(start, stop)
                 start += len(block)
                 yield block
 
-    def piece(self, start: int, stop: int, tell: Callable[[int], object]) -> bytes:
+    def piece(self, start: int, stop: int, arrived: Callable[[int], object]) -> bytes:
         content = b"".join(self.blocks(start, stop))
-        tell(len(content))
+        arrived(len(content))
         return content
 
     def _too_short(self, end: int, stop: int) -> ArtifactError:
-        return ArtifactError(
-            f"{self.name} is not a whole safetensors file (it ends after {end:,} of {stop:,} bytes): "
-            "fetch or make it again."
-        )
+        return not_whole(self.name, f"it ends after {end:,} of {stop:,} bytes")
 
 
 def _version(handle: int) -> tuple[int, int, int]:
-    """What is another after a file was written again."""
+    """Length, time of the last change, and identity on disk: writing a file again changes at least one of them."""
     state = os.fstat(handle)
     return state.st_size, state.st_mtime_ns, state.st_ino

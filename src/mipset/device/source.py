@@ -1,9 +1,9 @@
-"""A file that was opened and not read: which of its ranks are here, and getting those that are not."""
+"""An opened file: the ranks of it that are in memory, and reading those that are missing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
@@ -11,34 +11,43 @@ from threading import RLock
 
 import numpy as np
 
-from mipset.device.arguments import MOST_SECONDS, are_several, counted, number, whole, wholes
+from mipset.device.arguments import (
+    MOST_SECONDS,
+    check_positive,
+    checked_count,
+    checked_integer,
+    checked_integers,
+    is_sequence,
+)
 from mipset.device.cache import Cache
-from mipset.device.normalising import scale
+from mipset.device.normalising import float32_scale
 from mipset.device.places import LocalFile, Place
 from mipset.device.subset import Subset, labelled
 from mipset.errors import ArtifactError, RemoteError, SettingError
-from mipset.file.artifact import Description, Pixels, check_length, read_header
+from mipset.file.description import Description, no_such_size
+from mipset.file.header import check_length, file_bytes, read_header
+from mipset.file.pixels import Pixels
+from mipset.reporting import Report, silent
 
-Progress = Callable[[int, int], None]
-"""Called as progress(done, total), in bytes, while a header or ranks are read."""
+READING = "reading"  # the stage that is reported
 
 
 def open(
-    where: str | Path, *, cache: str | Path | None = None, timeout: float = 30.0, progress: Progress | None = None
+    where: str | Path, *, cache: str | Path | None = None, timeout: float = 30.0, report: Report = silent
 ) -> Source:
-    """Open a condensed set, at a path or at an http(s) address, by reading its header alone.
+    """Open a condensed set at a path or at an http(s) address. Only its header is read.
 
         source = device.open("https://example.org/c10.safetensors", cache="ranks")
         source.about.ipc, source.about.class_names, source.about.accuracy
         images, labels = source.prefix(3).arrays()
 
-    `cache` names a folder where ranks are kept, so that after a restart they need not be read again. A server that is
-    silent for `timeout` seconds is given up. `progress(done, total)` is called, in bytes, while the header and while
-    ranks are read; it may look at the source, but not read from it.
+    `cache` names a folder that stores ranks, so that they need not be downloaded again after a restart. A server that
+    sends nothing for `timeout` seconds counts as failed. `report("reading", done, total)` is called, in bytes, while
+    the header and ranks are read. It may use ranks that are in memory, but must not read others.
     """
-    number("timeout", timeout, MOST_SECONDS)
+    check_positive("timeout", timeout, MOST_SECONDS)
     place = _place(where, timeout)
-    return Source(place, Cache(Path(cache)) if cache is not None else None, progress)
+    return Source(place, Cache(Path(cache)) if cache is not None else None, report)
 
 
 def _place(where: str | Path, timeout: float) -> Place:
@@ -46,31 +55,31 @@ def _place(where: str | Path, timeout: float) -> Place:
     if scheme is None:
         return LocalFile(Path(where))
     if scheme[1].lower() not in ("http", "https"):
-        raise SettingError(f"{where} cannot be opened: give a path, or an address that begins with http or https.")
-    from mipset.device.remote import Remote
+        raise SettingError(f"{where} cannot be opened. Give a path, or an address that begins with http or https.")
+    from mipset.device.remote import RemoteFile  # imports the network modules of Python
 
-    return Remote(str(where), timeout)
+    return RemoteFile(str(where), timeout)
 
 
 class Source:
-    """A condensed set of which the header was read; `prefix(n)` reads the first n images of each class.
+    """A condensed set whose header was read; `prefix(n)` reads the first n images of each class.
 
-    What was read is kept, and every rank is verified when it comes, so whatever `prefix` returns is what was published.
-    An error on the way loses only the rank that it came in: call again, and the rest is read.
+    Ranks stay in memory after they were read. Every rank is verified when it arrives, so `prefix` returns exactly what
+    was published. After an error, the ranks that arrived are still there: call again to read only the rest.
     """
 
-    def __init__(self, place: Place, cache: Cache | None = None, progress: Progress | None = None) -> None:
-        self._place, self._cache, self._progress = place, cache, progress
+    def __init__(self, place: Place, cache: Cache | None = None, report: Report = silent) -> None:
+        self._place, self._cache, self._report = place, cache, report
         self._ranks: dict[int, Pixels] = {}  # [C, ch, h, w] each
         self._lock, self._busy = RLock(), False
-        self.about: Description  # what the file says about its images
+        self.about: Description  # of the file
         self.about, self._start = read_header(self._piece, place.name)
         self._check_length()
-        scale(self.about, place.name)  # what cannot be trained with need not be read
+        float32_scale(self.about, place.name)  # refuses a set that cannot be trained on before its pixels are read
 
     @property
     def name(self) -> str:
-        """The path or the address, without what follows a question mark."""
+        """The path, or the address without its query."""
         return self._place.name
 
     @property
@@ -78,103 +87,103 @@ class Source:
         """How many ranks are in memory."""
         return len(self._ranks)
 
-    def prefix(self, sizes: int | Sequence[int]) -> Subset:
-        """The first images of each class: so many of all, or one number for each class, of which some may be 0.
+    def file_bytes(self, n: int) -> int:
+        """The length of a file of S_[n]."""
+        return file_bytes(self.about.prefix(n))
 
-        Only ranks that are not here yet are read, each as a whole: a digest is that of one image of *every* class, so
-        to verify one of them all are needed. So numbers that differ save training time and, after `forget()`, memory,
-        but no reading.
+    def prefix(self, sizes: int | Sequence[int]) -> Subset:
+        """The first images of each class: one size for all classes, or a list of one size per class (0 is allowed).
+
+        Only ranks that are not in memory are read, and each of them whole: a digest covers one image of *every* class,
+        so verifying one image needs all of them. Different sizes per class therefore save training time and, after
+        `forget()`, memory, but no download.
         """
         counts = self.counts(sizes)
-        return Subset(self, counts, labelled(self._hold(max(counts))))
+        return Subset(self, counts, labelled(self._read_ranks(max(counts))))
 
     def offer(self, ranks: Iterable[Pixels]) -> None:
-        """Take the first ranks from a subset that still has them, where they were let go."""
-        lost = {rank: images for rank, images in enumerate(ranks) if rank not in self._ranks}
-        if lost:
-            with self._alone():
-                self._ranks.update(lost)
+        """Take the first ranks from a subset that still has them, if they were dropped here."""
+        dropped = {rank: images for rank, images in enumerate(ranks) if rank not in self._ranks}
+        if dropped:
+            with self._exclusive():
+                self._ranks.update(dropped)
 
     def forget(self, n: int = 0) -> None:
-        """Let go of all but the first n ranks, in memory and in the cache folder.
+        """Drop all ranks except the first n, in memory and in the cache folder.
 
-        Memory is free when no `Subset` that has these ranks is left.
+        The memory is free when no `Subset` with these ranks is left.
         """
-        n = counted("the number of ranks to keep", n, least=0)
-        with self._alone():
+        n = checked_count("n", n, least=0)
+        with self._exclusive():
             kept = set(self.about.sha256[:n])
             for rank, digest in enumerate(self.about.sha256[n:], start=n):
                 self._ranks.pop(rank, None)
                 if self._cache is not None and digest not in kept:
-                    self._cache.forget(digest)
+                    self._cache.delete(digest)
 
     def counts(self, sizes: int | Sequence[int]) -> tuple[int, ...]:
-        """Sizes as `prefix` takes them, as one number for each class."""
+        """The argument of `prefix` as one size for each class."""
         ipc, classes = self.about.shape[:2]
-        if not are_several(sizes):
-            n = whole("the size", sizes)
+        if not is_sequence(sizes):
+            n = checked_integer("The size", sizes)
             if not 1 <= n <= ipc:
-                raise ArtifactError(f"there is no subset of size {n}: choose from 1 to {ipc}.")
+                raise no_such_size(n, ipc)
             return (n,) * classes
-        counts = tuple(wholes("the sizes", sizes))
+        counts = tuple(checked_integers("sizes", sizes))
         if len(counts) != classes or not all(0 <= n <= ipc for n in counts) or not any(counts):
             raise SettingError(
-                f"the sizes cannot be {list(counts)[:20]}: give one for each of {classes} classes, from 0 to {ipc} and "
-                "not all 0."
+                f"`sizes` is {list(counts)[:20]}: give one size for each of {classes} classes, from 0 to {ipc} and not "
+                "all 0."
             )
         return counts
 
-    def _hold(self, n: int) -> list[Pixels]:
-        """The first n ranks, after those that are missing were read."""
-        here = [self._ranks.get(rank) for rank in range(n)]
-        found = [rank for rank in here if rank is not None]
-        if len(found) == n:  # which need not wait for what another thread reads
-            return found
-        with self._alone():
+    def _read_ranks(self, n: int) -> list[Pixels]:
+        """The first n ranks; those that are not in memory are read."""
+        cached = [self._ranks.get(rank) for rank in range(n)]
+        in_memory = [rank for rank in cached if rank is not None]
+        if len(in_memory) == n:  # need not wait for another thread that reads
+            return in_memory
+        with self._exclusive():
             self._load(n)
             missing = [rank for rank in range(n) if rank not in self._ranks]
             try:
                 self._read(missing)
             except RemoteError as error:
-                raise self._with_what_is_kept(error) from error.__cause__
+                raise self._naming_what_arrived(error) from error.__cause__
             self._check_length()
             return [self._ranks[rank] for rank in range(n)]
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Only one changes what is here, and not a `progress` that is told about it."""
+    def _exclusive(self) -> Iterator[None]:
+        """Let one thread at a time change the ranks, and never a `report` that is called meanwhile."""
         with self._lock:
             if self._busy:
-                raise SettingError("progress cannot read or forget ranks while it is told about them.")
+                raise SettingError("`report` must not read or forget ranks while it is called.")
             self._busy = True
             try:
                 yield
             finally:
                 self._busy = False
 
-    def _with_what_is_kept(self, error: RemoteError) -> RemoteError:
-        """An error as whoever tries again wants to know it; what memory keeps is of use in this process only."""
+    def _naming_what_arrived(self, error: RemoteError) -> RemoteError:
+        """The error with a hint where the ranks are that arrived; those in memory help only this process."""
         if self._ranks and self._cache is not None:
-            return RemoteError(f"{str(error).removesuffix('.')} (what had arrived is kept in {self._cache.folder}).")
+            return RemoteError(f"{error} The images that arrived are kept in {self._cache.folder}.")
         if self._ranks:
-            error.add_note("What had arrived is kept by the source: call again, and the rest is read.")
+            error.add_note("The images that arrived are still in memory: call again to read only the rest.")
         return error
 
     def _piece(self, start: int, stop: int) -> bytes:
-        return self._place.piece(start, stop, lambda count: self._tell(start + count, stop))
-
-    def _tell(self, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(done, total)
+        return self._place.piece(start, stop, lambda count: self._report(READING, start + count, stop))
 
     def _read(self, ranks: Sequence[int]) -> None:
         done, total = 0, len(ranks) * self.about.rank_bytes
         for count in chain.from_iterable(map(self._fetch, _runs(ranks))):
             done += count
-            self._tell(done, total)
+            self._report(READING, done, total)
 
     def _fetch(self, ranks: range) -> Iterator[int]:
-        """Read ranks that follow each other, and keep each as soon as it is whole; yields how many bytes came."""
+        """Read consecutive ranks, and keep each as soon as it is complete; yields how many bytes arrived."""
         size, rank = self.about.rank_bytes, ranks.start
         content = bytearray()
         for block in self._place.blocks(self._start + ranks.start * size, self._start + ranks.stop * size):
@@ -187,26 +196,26 @@ class Source:
             yield len(block)
 
     def _check_length(self) -> None:
-        """Refuse a file of another length than its header says, once that is known."""
+        """Refuse a file of another length than its header says, once the length is known."""
         if self._place.length is not None:
             check_length(self._place.length, self.about, self._start, self.name)
 
     def _load(self, n: int) -> None:
-        """Take from the cache folder what is whole of the first n ranks."""
+        """Load those of the first n ranks that the cache folder has unaltered."""
         if self._cache is None:
             return
         for rank, digest in enumerate(self.about.sha256[:n]):
             content = None if rank in self._ranks else self._cache.load(digest, self.about.rank_bytes)
-            if content is not None and self._is_sound(rank, content):
+            if content is not None and self._is_unaltered(rank, content):
                 self._ranks[rank] = self._pixels(content)
 
     def _keep(self, rank: int, content: bytes) -> None:
         self.about.verify(rank, content, self.name)
         self._ranks[rank] = self._pixels(content)
         if self._cache is not None:
-            self._cache.keep(self.about.sha256[rank], content)
+            self._cache.store(self.about.sha256[rank], content)
 
-    def _is_sound(self, rank: int, content: bytes) -> bool:
+    def _is_unaltered(self, rank: int, content: bytes) -> bool:
         try:
             self.about.verify(rank, content, self.name)
         except ArtifactError:
@@ -218,7 +227,7 @@ class Source:
 
 
 def _runs(ranks: Iterable[int]) -> Iterator[range]:
-    """Increasing numbers as ranges without gaps."""
+    """Increasing numbers, as ranges without gaps."""
     for _, run in groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0]):
         (_, first), *others = run
         yield range(first, first + 1 + len(others))

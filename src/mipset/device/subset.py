@@ -1,4 +1,4 @@
-"""The first images of each class: what a device trains on."""
+"""The first images of each class, which a device trains on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mipset.device.arguments import MOST, counted, wholes
+from mipset.device.arguments import MOST, checked_count, checked_integers
 from mipset.device.normalising import Images, Labels, Normaliser
 from mipset.errors import SettingError, missing
-from mipset.file import artifact
-from mipset.file.artifact import Artifact, Pixels
+from mipset.file.artifact import Artifact, write
+from mipset.file.pixels import Pixels
 from mipset.units import byte_count
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ Rank = tuple[Pixels, Labels]
 
 
 class Subset:
-    """The first images of each class of a `Source`. It stays as it is: `grow` and `shrink` give another one.
+    """The first images of each class of a `Source`. It never changes: `grow` and `shrink` return a new one.
 
-    Its `len(subset)` training images are numbered from 0: rank by rank, in a rank class by class, and in a stored image
-    tile by tile. They exist as floats only while they are used.
+    Its `len(subset)` training images are numbered from 0: rank by rank, within a rank class by class, and within a
+    stored image tile by tile. They are decoded to floats only when they are used.
     """
 
     def __init__(self, source: Source, sizes: tuple[int, ...], ranks: Iterable[Rank]) -> None:
-        self.sizes = sizes  # of each class
+        self.sizes = sizes  # one per class
         self._source = source
         self._ranks = list(_cut(ranks, sizes))
         self._ends = list(accumulate(len(images) for images, _ in self._ranks))
@@ -50,44 +50,44 @@ class Subset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pixels that are held; decoded at once, they are `factor`² · 4 times as many."""
+        """Bytes of the stored pixels in memory; decoded all at once, they take `factor`² · 4 times as many."""
         return sum(images.nbytes for images, _ in self._ranks)
 
     def grow(self, sizes: int | Sequence[int]) -> Subset:
-        """A larger subset; only the ranks that neither this one nor the source has are read."""
+        """A larger subset. Only ranks that neither this subset nor the source has are read."""
         counts = self._source.counts(sizes)
         if any(new < old for new, old in zip(counts, self.sizes, strict=True)):
-            raise SettingError(f"{self} cannot grow to {sizes}: shrink() makes it smaller.")
+            raise SettingError(f"{self} cannot grow to {sizes}. Use shrink() to make it smaller.")
         self._source.offer(images for images, _ in self._ranks[: min(self.sizes)])
         return self._source.prefix(counts)
 
     def shrink(self, sizes: int | Sequence[int]) -> Subset:
-        """A smaller subset. The source lets go of the ranks that are not in it, in memory and in the cache folder.
+        """A smaller subset. The source drops the ranks that are not in it, in memory and in the cache folder.
 
-        Memory is free when this larger subset is no longer used either: `subset = subset.shrink(2)`.
+        The memory is free when this larger subset is no longer used: write `subset = subset.shrink(2)`.
         """
         counts = self._source.counts(sizes)
         if any(new > old for new, old in zip(counts, self.sizes, strict=True)):
-            raise SettingError(f"{self} cannot shrink to {sizes}: grow() makes it larger.")
+            raise SettingError(f"{self} cannot shrink to {sizes}. Use grow() to make it larger.")
         self._source.forget(max(counts))
         return Subset(self._source, counts, self._ranks)
 
     def take(self, numbers: Iterable[int]) -> tuple[Images, Labels]:
-        """The training images of these numbers, float32 [k, ch, h, w] and normalised, and their labels [k]."""
-        wanted = wholes("the numbers of training images", numbers)
+        """The training images with these numbers, float32 [k, ch, h, w] and normalised, and their labels [k]."""
+        wanted = checked_integers("numbers", numbers)
         if not all(0 <= number < len(self) for number in wanted):
-            raise IndexError(f"training images are numbered from 0 to {len(self) - 1}")
+            raise IndexError(f"The training images are numbered from 0 to {len(self) - 1}.")
         shape = (len(wanted), *self._source.about.shape[2:])
         try:
             images, labels = np.empty(shape, np.float32), np.empty(len(wanted), np.int64)
         except (MemoryError, ValueError) as error:
             needed = byte_count(4 * int(np.prod([float(side) for side in shape])))
-            raise SettingError(f"{shape[0]} images at once need {needed}: use batches().") from error
+            raise SettingError(f"{shape[0]} images at once need {needed} of memory. Use batches() instead.") from error
         for place, number in enumerate(wanted):
             stored, tile = divmod(number, self._training.images)
             rank = bisect_right(self._ends, stored)
             pixels, classes = self._ranks[rank]
-            row = stored - self._ends[rank]  # from the end of the rank, so below 0
+            row = stored - self._ends[rank]  # negative: counted from the end of the rank
             images[place], labels[place] = self._training(pixels[row], tile), classes[row]
         return images, labels
 
@@ -96,14 +96,15 @@ class Subset:
         return self.take(range(len(self)))
 
     def batches(self, size: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Images, Labels]]:
-        """Shuffled batches: in each epoch every training image once, decoded when its batch is due.
+        """Shuffled batches of at most `size` training images; each epoch has every training image once.
 
-        An epoch is cut into as few batches as `size` allows, all of about one size: a last one of a few images would
-        count as much as a full one. Without end if `epochs` is None. The same seed gives the same batches.
+        An epoch has as few batches as possible, and their lengths differ by at most 1: a short last batch would count
+        as much as a full one. Images are decoded when their batch is due. If `epochs` is None, batches never end. The
+        same seed gives the same batches.
         """
-        number = -(-len(self) // counted("size of batches", size))
-        rounds = count() if epochs is None else range(counted("epochs of batches", epochs))
-        return self._batches(number, rounds, counted("seed of batches", seed, least=0, most=MOST))
+        number = -(-len(self) // checked_count("size", size))
+        rounds = count() if epochs is None else range(checked_count("epochs", epochs))
+        return self._batches(number, rounds, checked_count("seed", seed, least=0, most=MOST))
 
     def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Images, Labels]]:
         ends = [len(self) * batch // number for batch in range(number + 1)]
@@ -113,7 +114,7 @@ class Subset:
                 yield self.take(order[start:end])
 
     def torch(self) -> TensorDataset:
-        """All training images and labels as a dataset of torch, where it is installed."""
+        """All training images and labels as a dataset of torch, which must be installed."""
         try:
             import torch
             from torch.utils.data import TensorDataset
@@ -122,32 +123,35 @@ class Subset:
         return TensorDataset(*map(torch.from_numpy, self.arrays()))
 
     def artifact(self) -> Artifact:
-        """The set as `mipset.read` gives it, if it has as many images of each class."""
-        said = self._source.about.prefix(self._size("an Artifact"))
-        return said.with_images(np.stack([images for images, _ in self._ranks]))
+        """The set as `mipset.read` returns it. All classes must have the same size."""
+        description = self._source.about.prefix(self._size("An Artifact"))
+        return Artifact.of(description, np.stack([images for images, _ in self._ranks]))
 
     def write(self, path: str | Path) -> None:
-        """Write a file of its own, whole or not at all, if there are as many images of each class."""
-        said = self._source.about.prefix(self._size("a file"))
-        artifact.write(path, said, (images for images, _ in self._ranks))
+        """Write a file of its own. All classes must have the same size. After an error, `path` is as it was before."""
+        description = self._source.about.prefix(self._size("A file"))
+        write(path, description, (images for images, _ in self._ranks))
 
-    def _size(self, what: str) -> int:
-        """Images per class, where `what` is asked for, which has as many of each."""
+    def _size(self, target: str) -> int:
+        """Images per class, which `target` needs to be the same for all classes."""
         size, *others = set(self.sizes)
         if others:
-            raise SettingError(f"{what} has as many images of each class: take a prefix of one size for it.")
+            raise SettingError(
+                f"{target} needs the same number of images of each class, but the sizes are {list(self.sizes)[:20]}. "
+                "Take a prefix of one size."
+            )
         return size
 
 
 def labelled(ranks: Iterable[Pixels]) -> Iterator[Rank]:
-    """Ranks [C, ch, h, w] with the classes of their images: all, in order."""
+    """Whole ranks [C, ch, h, w], each with the classes of its images."""
     for images in ranks:
         yield images, np.arange(len(images))
 
 
 def _cut(ranks: Iterable[Rank], sizes: Sequence[int]) -> Iterator[Rank]:
-    """What is left of ranks with so many images of each class."""
-    most = np.array(sizes)
+    """Ranks without the images beyond the size of their class."""
+    class_sizes = np.array(sizes)
     for rank, (images, classes) in zip(range(max(sizes)), ranks, strict=False):
-        inside = most[classes] > rank
+        inside = class_sizes[classes] > rank
         yield (images, classes) if inside.all() else (images[inside], classes[inside])

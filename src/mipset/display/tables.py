@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from mipset.errors import printable
-from mipset.file.artifact import Accuracy, Artifact
+from mipset.file.artifact import Artifact
+from mipset.file.description import Accuracy
 from mipset.units import byte_count, spread
 
 

@@ -110,6 +110,9 @@ class Evaluation:
                     protocol=str(self.protocol),
                     seed=self.seed,
                     data=self.data.sha256,
+                    epochs=self.protocol.epochs,
+                    least_steps=self.protocol.least_steps,
+                    batch=self.protocol.batch,
                 )
             )
         return points

@@ -1,1 +1,1 @@
-"""Bytes in and out: whole files, web servers."""
+"""Input and output: writing files safely, and the HTTP client."""

@@ -1,4 +1,4 @@
-"""Where things are kept, and writing a file or a folder whole or not at all."""
+"""The folder for downloads, and writing files and folders so that an error leaves them as they were."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mipset.errors import ArtifactError, missing
 
 
 def home() -> Path:
-    """The folder for what is kept between runs: MIPSET_HOME if set, else the user's cache folder for mipset."""
-    chosen = os.environ.get("MIPSET_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
+    """The folder for files that several runs use: MIPSET_HOME if set, otherwise the user's cache folder for mipset."""
+    configured = os.environ.get("MIPSET_HOME")
+    if configured:
+        return Path(configured).expanduser().absolute()
     try:
         from platformdirs import user_cache_dir
     except ImportError as error:
@@ -24,9 +24,9 @@ def home() -> Path:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in place of `path` in one step.
+    """Let `write` fill a temporary file beside `path`, then replace `path` by it in one step.
 
-    Whatever happens on the way (a full disk, an interrupt), `path` is either as it was or complete.
+    After an error, such as a full disk, or an interrupt, `path` is as it was before.
     """
     part = _beside(path)
     stream = part.open("xb")
@@ -42,9 +42,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
-    """Write files, each with its place in the folder, into a temporary folder; then put that in place of `path`.
+    """Write files, each with its path within the folder, into a temporary folder; then replace `path` by it.
 
-    Whatever happens on the way, `path` is either as it was or complete. A folder that was there is removed.
+    After an error, `path` is as it was before. On success, the old folder is removed.
     """
     path = path.resolve()
     part = _beside(path)
@@ -74,16 +74,19 @@ def _exchange(part: Path, path: Path) -> None:
     shutil.rmtree(old)
 
 
-def refuse_to_overwrite(path: Path, force: bool, flag: str = "--out") -> None:
-    """Say so before any work is done if a file cannot be written to `path`, or may not be without `force`."""
+def refuse_to_overwrite(path: Path, force: bool, argument: str = "out") -> None:
+    """Raise an error before any work is done if `path` cannot be written, or exists and `force` is not set.
+
+    `argument` is the name of the argument that gave the path.
+    """
     if path.is_dir():
-        raise ArtifactError(f"{path} is a folder: add a file name to it.")
+        raise ArtifactError(f"{path} is a folder. Add a file name to it.")
     if path.exists() and not force:
-        raise ArtifactError(f"{path} exists already: choose another {flag}, or add --force to overwrite it.")
+        raise ArtifactError(f"{path} exists already. Choose another `{argument}`, or set `force` to overwrite it.")
     if not path.absolute().parent.is_dir():
-        raise ArtifactError(f"there is no folder {path.absolute().parent} to write {path.name} into: make it first.")
+        raise ArtifactError(f"There is no folder {path.absolute().parent} to write {path.name} into. Make it first.")
 
 
 def _beside(path: Path) -> Path:
-    """A name that nobody else has, for what becomes `path` when it is complete."""
+    """A unique name for the temporary file or folder that becomes `path` when it is complete."""
     return path.parent / f".{path.name}.{os.urandom(4).hex()}.part"

@@ -8,6 +8,15 @@ from typing import Any
 from mipset.errors import SettingError, choices
 
 
+BATCH = 64  # training images in one step, in every named protocol
+
+
+def training_epochs(images: int, epochs: int, least_steps: int, batch: int) -> int:
+    """How many epochs a network is trained on so many images: more than `epochs` if there would be too few steps."""
+    steps_per_epoch = -(-images // batch)
+    return max(epochs, -(-least_steps // steps_per_epoch))
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How a network is trained on a condensed set. The defaults are the paper's (E-IDC)."""
@@ -15,7 +24,7 @@ class Protocol:
     name: str = "paper"
     epochs: int = 1000
     least_steps: int = 0  # small sets are trained for more epochs, until there were as many steps
-    batch: int = 64
+    batch: int = BATCH
     rate: float = 0.01
     momentum: float = 0.9
     decay: float = 5e-4
@@ -26,9 +35,8 @@ class Protocol:
     even: bool = False  # whether the batches of an epoch are of one size
 
     def epochs_for(self, images: int) -> int:
-        """How long a network is trained on so many images."""
-        steps_per_epoch = -(-images // self.batch)
-        return max(self.epochs, -(-self.least_steps // steps_per_epoch))
+        """How many epochs a network is trained on so many images."""
+        return training_epochs(images, self.epochs, self.least_steps, self.batch)
 
     def __str__(self) -> str:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""

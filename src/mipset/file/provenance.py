@@ -1,0 +1,45 @@
+"""Where a condensed set comes from: the one list of keys that mipset writes into the field `provenance` of a file.
+
+All keys are optional. A file from elsewhere may hold other keys and other types: a reader checks the types of the
+values that it uses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+
+class Provenance(TypedDict, total=False):
+    """What mipset records about the origin of a set."""
+
+    # Every set.
+    mipset: str  # version of the library that made the images
+    dataset: str  # name of the dataset; of a path only the last part, because files are published
+    sha256: str  # digest of the dataset
+    # What `mipset.load` needs to load the dataset again.
+    size: int | None  # `resolution`: height and width in pixels; None for the dataset's own
+    split_seed: int  # seed that draws the test images of a dataset which has none
+    held_out: float | None  # share of the training images that `mipset compare` kept for testing
+    # A condensed set.
+    engine: str  # what computed the networks, such as "compiled kernels" or "plain torch"
+    start: str  # SHA-256 of the images of the set that the condensation started from
+    rank: int | None  # Baseline B: rank of the real images that this condensation started from; None for the first
+    condensations: int  # Baseline B: number of condensations that were put together
+    grown_from: int  # images per class before `mipset grow` added images or classes
+    # Real images.
+    selection: str  # name of the method that chose the real images
+    # A set whose order was changed.
+    reordered: str  # name of the method, such as "yoco"
+    reordered_with: str  # settings of that method
+    # A set that another program condensed.
+    imported: str  # kind of file: "mdc" or "dc"
+    imported_sha256: str  # digest of that file
+    experiment: int  # number of the experiment, if the file holds several
+    order: str  # what a prefix is a prefix of: "tiles" or "images"
+
+
+def public_name(dataset: str) -> str:
+    """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`."""
+    kind, colon, path = dataset.partition(":")
+    return kind + colon + Path(path).name
