@@ -89,7 +89,7 @@ def drawn_schedule(file: Path, sizes: Sequence[int], rounds: int, devices: int) 
     return [[max(n for n in sizes if n == sizes[0] or needed[n] <= budget) for budget in row] for row in budgets]
 
 
-def show_stage(stage: str, done: float, total: float) -> None:
+def show_stage(stage: str, done: float, total: float) -> None:  # noqa: ARG001
     """Show the present stage of the comparison on one line."""
     print(f"{stage:<60}", end="\r", file=sys.stderr, flush=True)
 

@@ -1,9 +1,9 @@
-"""Methods side by side: `compare` them, and the `methods` that can be compared."""
+"""`compare`, which compares methods in one table, and `methods`, which lists them."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,56 +21,65 @@ from mipset.cli.parser import (
     parse_sizes,
     protocol_of,
 )
-from mipset.cli.wording import counted
+from mipset.cli.wording import counted, print_message
 from mipset.display.progress import Progress
-from mipset.errors import SettingError
-from mipset.units import duration
+from mipset.errors import DivergedError, SettingError
+from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
-    from mipset.experiments.experiment import Advance, Experiment
+    from mipset.experiments.comparison import Comparison
+    from mipset.experiments.results import Result
+    from mipset.experiments.run import Machine
+    from mipset.file.provenance import Provenance
 
 
 MOST_OUTER = 1_000_000
-LEFT_TO_METHODS = ("policy", "prefix_weights", "steps")  # settings that `compare` has no flag for
+SET_BY_METHODS = ("policy", "prefix_weights", "steps")  # settings that have no flag of `compare`
+DEFAULT_METHODS = "baseline-c,mdc,every-prefix"
 
 
 def add(verbs: Verbs) -> None:
     """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "compare", run_compare, "methods side by side, in one table")
-    verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset's")
+    verb = add_verb(verbs, "compare", run_compare, "compare methods in one table")
+    verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset")
     verb.add_argument(
         "--methods",
         metavar="NAMES",
-        default="baseline-c,mdc,every-prefix",
-        help="such as baseline-c,mdc:pixel-lr=0.03; `mipset methods` lists them (default: baseline-c,mdc,every-prefix)",
+        default=DEFAULT_METHODS,
+        help=f"such as baseline-c,mdc:pixel-lr=0.03; `mipset methods` lists them (default: {DEFAULT_METHODS})",
     )
-    verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations for each method (default: 1)")
-    verb.add_argument("--out", metavar="DIR", type=Path, help="folder of the results (default: compare-RECIPE)")
-    verb.add_argument("--data", metavar="DATASET", help="in place of the recipe's")
+    verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations of each method (default: 1)")
+    verb.add_argument("--out", metavar="DIR", type=Path, help="folder for the results (default: compare-RECIPE)")
+    verb.add_argument("--data", metavar="DATASET", help="dataset (default: the dataset of the recipe)")
     verb.add_argument(
-        "--held-out", metavar="SHARE", type=float, help="test on this share of the training images: for choosing"
+        "--held-out",
+        metavar="SHARE",
+        type=float,
+        help="test on this share of the training images; use it to choose settings",
     )
-    verb.add_argument("--sizes", metavar="SIZES", help="such as 1-10 or 1,2,5 (default: all)")
-    verb.add_argument("--at", metavar="T,T", help="evaluate after these outer iterations too, such as 2,5,10")
+    verb.add_argument("--sizes", metavar="SIZES", help="sizes to evaluate, such as 1-10 or 1,2,5 (default: all)")
+    verb.add_argument("--at", metavar="T,T", help="also evaluate after these outer iterations, such as 2,5,10")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
     add_protocol_flags(verb, seed="--evaluation-seed")
     verb.add_argument(
-        "--evaluate-with", metavar="NAMES", help="architectures, such as convnet,resnet (default: as condensed with)"
+        "--evaluate-with",
+        metavar="NAMES",
+        help="architectures to evaluate with, such as convnet,resnet (default: the architecture of the condensation)",
     )
-    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one for each core)")
-    verb.add_argument("--dry-run", action="store_true", help="say what is left to do and what it costs, and do nothing")
-    add_recipe_flags(verb, without=LEFT_TO_METHODS)
+    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
+    verb.add_argument("--dry-run", action="store_true", help="print what is missing and what it costs, and stop")
+    add_recipe_flags(verb, without=SET_BY_METHODS)
     add_data_flags(verb)
     add_machine_flags(verb)
 
-    add_verb(verbs, "methods", run_methods, "what `mipset compare` can compare")
+    add_verb(verbs, "methods", run_methods, "list what `mipset compare` can compare")
 
 
 def run_compare(arguments: argparse.Namespace) -> None:
     """Condense with every method and seed, evaluate every size, and write one table.
 
-    Finished cells of DIR are not run again: the same command goes on where it was interrupted, and further methods or
-    seeds join the table.
+    Cells that are finished in DIR are not run again. After an interruption, the same command continues. More methods
+    and seeds can be added to the table later.
     """
     refuse_torchrun("compare")
     check_at_least(
@@ -78,118 +87,131 @@ def run_compare(arguments: argparse.Namespace) -> None:
     )
     check_at_least(0, evaluation_seed=arguments.evaluation_seed)
     if arguments.out is not None and arguments.out.is_file():
-        raise SettingError(f"--out {arguments.out} is a file: name a folder, which need not be there yet.")
-    experiment = _experiment(arguments)
+        raise SettingError(f"`out` {arguments.out} is a file. Name a folder; it need not exist.")
+    comparison, machine = _comparison(arguments)
     if arguments.dry_run:
-        _tell_grid(experiment)
+        _print_missing(comparison, machine)
         return
-    cells = experiment.cells
-    with Progress(f"comparing on {experiment.data.name}", experiment.work(cells)) as bar:
+    from mipset.experiments.report import write_report
+    from mipset.experiments.run import run_missing
 
-        def show(step: Advance) -> None:
-            bar.advance(step.flops, step.note, earlier=step.earlier)
-
+    with Progress(f"comparing on {comparison.grid.data.name}") as bar:
         try:
-            for step in replace(experiment, watch=show).run():
-                show(step)
+            run_missing(comparison, machine, bar.report)
         except KeyboardInterrupt as interrupt:
-            done = sum(not experiment.missing(cell) for cell in cells)
+            cells = comparison.grid.cells
+            finished = sum(not comparison.missing(cell) for cell in cells)
             raise KeyboardInterrupt(
-                f"interrupted; {done} of {counted(len(cells), 'cell')} finished: the same command goes on from there."
+                f"Interrupted. {finished} of {counted(len(cells), 'cell')} finished: the same command continues."
             ) from interrupt
-    experiment.write_tables()
-    from mipset.display.tables import in_columns
-    from mipset.experiments.results import accuracy_rows, by_architecture, cost_rows, once, overtaking, rows
-
-    results = experiment.results()
-    for network, these in by_architecture(results).items():
-        table = rows(these)
-        if not table:
-            continue
-        print(f"accuracy in % on test images ({network}; protocol {these[0].protocol})")
-        print(in_columns(accuracy_rows(table)))
-        for sentence in overtaking(these):
-            print(sentence)
-    print(in_columns(cost_rows(rows(once(results)))))
-    print(f"{experiment.folder}: results.md, results.svg, results.csv and results.jsonl")
+        except DivergedError:
+            write_report(comparison)
+            raise
+    files = write_report(comparison)
+    _print_tables(comparison.results())
+    print(f"{comparison.store.folder}: {', '.join(files[:-1])} and {files[-1]}")
+    if not any(file.endswith(".svg") for file in files):
+        print_message('Charts were not drawn: matplotlib is not installed. Run pip install "mipset[charts]".')
 
 
-def _experiment(arguments: argparse.Namespace) -> Experiment:
-    from mipset.experiments.experiment import Experiment
-    from mipset.experiments.methods import methods
+def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
+    from mipset.experiments.comparison import Comparison
+    from mipset.experiments.grid import EvaluationPlan, Grid
+    from mipset.experiments.run import Machine
+    from mipset.experiments.store import Store
+    from mipset.experiments.workload import Workload
     from mipset.settings.catalogue import RECIPES
+    from mipset.settings.methods import parse_methods
 
-    name, dataset = arguments.recipe, arguments.data
-    if name not in RECIPES:
-        name, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
-    asked = methods(arguments.methods)
-    given = given_settings(arguments, without=LEFT_TO_METHODS)
-    first = given.pop("seed", 0)
+    recipe, dataset = arguments.recipe, arguments.data
+    if recipe not in RECIPES:
+        recipe, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
+    methods = parse_methods(arguments.methods)
+    changes = given_settings(arguments, without=SET_BY_METHODS)
+    first_seed = changes.pop("seed", 0)
     device = device_of(arguments)
-    real = load_with_progress(dataset or RECIPES[name].dataset, arguments.resolution, arguments.split_seed)
+    data = load_with_progress(dataset or RECIPES[recipe].dataset, arguments.resolution, arguments.split_seed)
     remark = ""
     if arguments.held_out is not None:
-        real = real.held_out(arguments.held_out, 0)
-        remark = f"The test images are a share of {arguments.held_out:g} of the training images, which was held out."
-    ipc = min(method.recipe(name, given).ipc for method in asked)
-    experiment = Experiment(
-        folder=arguments.out or Path(f"compare-{Path(arguments.recipe).name}"),
-        name=name,
-        data=real,
-        methods=asked,
-        seeds=range(first, first + arguments.seeds),
-        sizes=parse_sizes(arguments.sizes, ipc),
+        data = data.held_out(arguments.held_out, 0)
+        remark = f"The test images are a held-out share of {arguments.held_out:g} of the training images."
+    plan = EvaluationPlan(
+        sizes=parse_sizes(arguments.sizes, min(method.recipe(recipe, changes).ipc for method in methods)),
         protocol=protocol_of(arguments),
         networks=arguments.networks,
         architectures=arguments.evaluate_with.split(",") if arguments.evaluate_with else (),
-        given=given,
-        at=parse_numbers("at", arguments.at, MOST_OUTER, f"Outer iterations go from 1 to {MOST_OUTER:,}")
-        if arguments.at
-        else (),
-        evaluation_seed=arguments.evaluation_seed,
-        device=device,
-        workers=workers_of(arguments, device),
-        remark=remark,
-        origin={"size": arguments.resolution, "split_seed": arguments.split_seed, "held_out": arguments.held_out},
+        seed=arguments.evaluation_seed,
     )
-    engine = Engines(arguments, device).for_work(lambda: experiment.work(experiment.cells, anew=True))
-    return replace(experiment, engine=engine)
+    allowed = f"Outer iterations go from 1 to {MOST_OUTER:,}"
+    grid = Grid(
+        recipe,
+        data,
+        methods,
+        seeds=range(first_seed, first_seed + arguments.seeds),
+        plan=plan,
+        changes=changes,
+        at=parse_numbers("at", arguments.at, MOST_OUTER, allowed) if arguments.at else (),
+    )
+    folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
+    origin: Provenance = {
+        "size": arguments.resolution,
+        "split_seed": arguments.split_seed,
+        "held_out": arguments.held_out,
+    }
+    comparison = Comparison(grid, Store(folder), origin, remark)
+    engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
+    return comparison, Machine(device, engine, workers_of(arguments, device))
 
 
-def _tell_grid(experiment: Experiment) -> None:
-    """What `compare` would do, once it is known that it could."""
+def _print_tables(results: Sequence[Result]) -> None:
     from mipset.display.tables import in_columns
-    from mipset.units import byte_count
+    from mipset.experiments.report import accuracy_table, cost_table, overtaking_sentences
+    from mipset.experiments.summary import by_architecture, one_per_run, rows
 
-    cells = experiment.cells
-    seconds = experiment.seconds(cells)
-    lines = [["method", "seed", "condensations to run", "evaluations to run", "time"]]
-    for cell in cells:
-        left = len(experiment.runs_left([cell]))
-        scores = len(experiment.missing(cell)) * len(experiment.sizes) * experiment.networks
-        lines.append(
+    for network, group in by_architecture(results).items():
+        methods = rows(group)
+        if methods:
+            print(f"accuracy in % on test images ({network}; protocol {group[0].protocol})")
+            print(in_columns(accuracy_table(methods)))
+            for sentence in overtaking_sentences(group):
+                print(sentence)
+    print(in_columns(cost_table(rows(one_per_run(results)))))
+
+
+def _print_missing(comparison: Comparison, machine: Machine) -> None:
+    """Print what `compare` would run, and what that costs."""
+    from mipset.display.tables import in_columns
+    from mipset.experiments.workload import Workload
+
+    grid, workload = comparison.grid, Workload(comparison)
+    seconds = workload.time_estimate(machine.device, machine.engine)
+    table = [["method", "seed", "condensations to run", "evaluations to run", "time"]]
+    for cell in grid.cells:
+        runs, all_runs = len(comparison.missing_runs([cell])), len(cell.condensations)
+        evaluations = len(comparison.missing(cell)) * len(grid.plan.sizes) * grid.plan.networks
+        table.append(
             [
                 cell.method.name,
                 str(cell.recipe.seed),
-                f"{left} of {len(cell.runs)}, {cell.recipe.outer} x {cell.recipe.inner}" if cell.runs else "none",
-                str(scores),
-                duration(seconds([cell])) if scores else "done",
+                f"{runs} of {all_runs}, {cell.recipe.outer} x {cell.recipe.inner}" if all_runs else "none",
+                str(evaluations),
+                duration(seconds([cell])) if evaluations else "done",
             ]
         )
-    print(in_columns(lines))
+    print(in_columns(table))
     print(
-        f"about {duration(seconds(cells))} in all on this machine (what methods share is run once), "
-        f"and about {byte_count(experiment.max_memory)} of memory"
+        f"about {duration(seconds(grid.cells))} on this machine (methods share condensations), "
+        f"and about {byte_count(workload.max_memory)} of memory"
     )
-    print(f"nothing was run: leave out --dry-run to do it, in {experiment.folder}")
+    print(f"Nothing was run. Leave out --dry-run to run it in {comparison.store.folder}.")
 
 
 def run_methods(arguments: argparse.Namespace) -> None:  # noqa: ARG001
-    """List the methods that `mipset compare` knows, and the groups of them that make the paper's tables.
+    """List the methods that `mipset compare` knows, and the groups of methods that give the paper's tables.
 
-    A method can have settings of its own behind colons: mdc:pixel-lr=0.03:freeze=never.
+    Settings of one method are written after colons: mdc:pixel-lr=0.03:freeze=never.
     """
-    from mipset.experiments.methods import GROUPS, METHODS
+    from mipset.settings.methods import GROUPS, METHODS
 
     for name, method in METHODS.items():
         print(f"{name}\n    {method.text}")

@@ -12,7 +12,8 @@ from typing import Any
 
 from mipset.errors import SettingError, choices
 from mipset.settings.catalogue import settled
-from mipset.settings.recipe import ONLY_FOR, Recipe
+from mipset.settings.choices import ONLY_FOR
+from mipset.settings.recipe import Recipe
 
 REFERENCE = "baseline-c"  # the method that the others are compared with, as in the paper
 

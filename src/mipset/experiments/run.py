@@ -1,0 +1,245 @@
+"""Runs what is missing of a comparison. Finished parts stay, whenever the process is stopped."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from mipset.condensing.assembly import assemble
+from mipset.condensing.checkpoint import CheckpointedRun
+from mipset.condensing.costs import passes
+from mipset.condensing.packing import pack
+from mipset.errors import ArtifactError, DivergedError, SettingError
+from mipset.evaluation.evaluate import Evaluation, scores
+from mipset.experiments.builders import BuildContext, Condensation
+from mipset.experiments.comparison import Comparison
+from mipset.experiments.grid import Cell, Target
+from mipset.experiments.report import write_tables
+from mipset.experiments.results import Result
+from mipset.experiments.store import BuiltSets
+from mipset.experiments.workload import Workload
+from mipset.file.provenance import Provenance
+from mipset.nn.engines import Engine
+from mipset.reporting import Report, silent
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What computes."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    engine: Engine = field(default_factory=Engine)
+    workers: int = 1  # processes that evaluate
+
+    def __str__(self) -> str:
+        return f"{processor()}, {self.engine}"
+
+
+def run_missing(comparison: Comparison, machine: Machine | None = None, report: Report = silent) -> None:
+    """Run what is missing of a comparison; `report` is called with FLOPs. After each result, tables are written."""
+    cells = comparison.grid.cells
+    comparison.store.folder.mkdir(parents=True, exist_ok=True)
+    progress = FlopProgress(Workload(comparison).flops(cells), report)
+    runner = Runner(comparison, machine or Machine(), progress)
+    failures = []
+    for cell in cells:
+        try:
+            runner.run_cell(cell)
+        except DivergedError as error:  # the other cells can still be compared
+            failures.append(f"{cell}: {error}")
+    if failures:
+        raise DivergedError(" ".join(failures))
+
+
+class FlopProgress:
+    """Adds up FLOPs and reports the sum. FLOPs that an earlier process spent reduce the total."""
+
+    def __init__(self, total: float, report: Report) -> None:
+        self.done, self.total, self._report = 0.0, total, report
+
+    def add(self, flops: float, stage: str) -> None:
+        """This process has spent these FLOPs."""
+        self.done += flops
+        self._report(stage, self.done, self.total)
+
+    def skip(self, flops: float, stage: str) -> None:
+        """An earlier process spent these FLOPs."""
+        self.total -= flops
+        self._report(stage, self.done, self.total)
+
+    def part(self, flops: float, stage: str) -> Report:
+        """A callback for a piece of work of so many FLOPs, which counts in units of its own."""
+        start = self.done
+
+        def report(_: str, done: float, total: float) -> None:
+            if total > 0:
+                self.add(start + flops * done / total - self.done, stage)
+
+        return report
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs single cells."""
+
+    comparison: Comparison
+    machine: Machine
+    progress: FlopProgress
+
+    def run_cell(self, cell: Cell) -> None:
+        """Condense, build sets and evaluate them, as far as that is missing."""
+        missing = self.comparison.missing(cell)
+        if not missing:
+            return
+        for run in cell.condensations:
+            if not self.comparison.run_folder(run).holds(cell.outers):
+                self._condense(run, cell)
+        sets = {
+            outer: self.comparison.built_sets(cell, outer) or self._build_sets(cell, outer)
+            for outer in dict.fromkeys(target.outer for target in missing)
+        }
+        self._evaluate(cell, missing, sets)
+
+    def _condense(self, run: Condensation, cell: Cell) -> None:
+        """Run one condensation, from its checkpoint if there is one, and store its sets."""
+        folder = self.comparison.run_folder(run)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        count = len(cell.condensations)
+        stage = f"{cell} ({cell.condensations.index(run) + 1} of {count})" if count > 1 else str(cell)
+        origin: Provenance = {
+            **self.comparison.origin,
+            "rank": run.first_rank or None,
+            "engine": str(self.machine.engine),
+        }
+        flops = Workload(self.comparison).run_flops(run)
+        checkpointed = self._resumed(run, cell)
+        share = checkpointed.done / run.recipe.outer
+        self.progress.skip(share * flops, stage)
+        for step in checkpointed.steps():
+            if step.outer_done and step.t in cell.outers:
+                artifact = pack(step, run.recipe, self.comparison.grid.data, origin)
+                about = {"recipe": asdict(run.recipe), "rank": run.first_rank}
+                folder.write(step.t, artifact, checkpointed.seconds, about)
+            self.progress.add((step.share - share) * flops, f"{stage}: outer {step.t}/{run.recipe.outer}")
+            share = step.share
+        folder.checkpoint.unlink(missing_ok=True)
+
+    def _resumed(self, run: Condensation, cell: Cell) -> CheckpointedRun:
+        """The condensation, resumed from its checkpoint if that can be used."""
+        folder = self.comparison.run_folder(run)
+        if folder.checkpoint.exists():
+            checkpointed = self._started(run)
+            try:
+                checkpointed.resume()
+            except (ArtifactError, SettingError):  # the checkpoint is damaged, or another engine wrote it
+                return self._started(run)
+            if folder.holds(outer for outer in cell.outers if outer <= checkpointed.done):
+                return checkpointed
+        return self._started(run)
+
+    def _started(self, run: Condensation) -> CheckpointedRun:
+        data, engine = self.comparison.grid.data, self.machine.engine
+        parts = assemble(run.recipe, data, self.machine.device, run.start(data), engine)
+        path = self.comparison.run_folder(run).checkpoint
+        return CheckpointedRun(path, parts, run.recipe, data.identity, str(engine))
+
+    def _build_sets(self, cell: Cell, outer: int) -> BuiltSets:
+        """Build the sets of a cell after an outer iteration from files, and store them in files."""
+        comparison, machine = self.comparison, self.machine
+        grid, store = comparison.grid, comparison.store
+        stage = f"{cell}: building sets"
+        report = self.progress.part(Workload(comparison).build_flops(cell), stage)
+        report(stage, 0, 1)
+        condensed, seconds = [], 0.0
+        spent = cell.builder.passes(cell.recipe, grid.data)
+        for run in cell.condensations:
+            artifact, run_seconds = comparison.run_folder(run).read(outer)
+            condensed.append(artifact)
+            seconds += run_seconds
+            shorter = run.recipe.replace(outer=outer)
+            spent += passes(shorter, grid.data.shape, grid.data.classes, len(grid.data.train))
+        start = time.monotonic()
+        context = BuildContext(grid.data, machine.device, machine.engine, comparison.origin, report)
+        built = cell.builder.build(cell.recipe, grid.plan.sizes, condensed, context)
+        seconds += time.monotonic() - start
+        files = {
+            id(artifact): comparison.run_folder(run).set_file(outer)
+            for artifact, run in zip(condensed, cell.condensations, strict=True)
+        }
+        name = grid.sets_name(cell, outer)
+        for artifact in built.values():
+            if id(artifact) not in files:
+                files[id(artifact)] = store.write_set(name, artifact)
+        sets = BuiltSets({size: files[id(artifact)] for size, artifact in built.items()}, seconds, spent)
+        store.write_sets_note(name, sets)
+        report(stage, 1, 1)
+        return sets
+
+    def _evaluate(self, cell: Cell, targets: list[Target], sets: dict[int, BuiltSets]) -> None:
+        """Evaluate all sizes, and store each result once it is complete."""
+        grid = self.comparison.grid
+        plan = grid.plan
+        tasks, task_targets = [], []
+        for target in targets:
+            for artifact, sizes in sets[target.outer].by_file():
+                evaluation = Evaluation(
+                    artifact,
+                    grid.data,
+                    plan.protocol,
+                    target.architecture,
+                    plan.seed,
+                    str(self.machine.device),
+                    self.machine.engine,
+                )
+                tasks.append((evaluation, sizes))
+                task_targets.append(target)
+        accuracies: dict[Target, dict[int, dict[int, float]]] = {target: {} for target in targets}
+        for index, score in scores(tasks, plan.networks, self.machine.workers):
+            target = task_targets[index]
+            accuracies[target].setdefault(score.size, {})[score.network] = score.accuracy
+            if sum(map(len, accuracies[target].values())) == len(plan.sizes) * plan.networks:
+                result = self._result(cell, target, sets[target.outer], accuracies[target])
+                self.comparison.store.add_result(result)
+                write_tables(self.comparison)
+            flops = tasks[index][0].flops(score.size)
+            self.progress.add(flops, f"{cell}: size {score.size} {score.accuracy:.1f} %")
+
+    def _result(self, cell: Cell, target: Target, sets: BuiltSets, accuracies: dict[int, dict[int, float]]) -> Result:
+        grid, store = self.comparison.grid, self.comparison.store
+        stored = [artifact for artifact, _ in sets.by_file()]
+        return Result(
+            cell=grid.result_key(cell, target),
+            table=grid.table_key,
+            method=cell.method.name,
+            seed=cell.recipe.seed,
+            outer=target.outer,
+            final=target.outer == cell.recipe.outer,
+            network=str(target.architecture),
+            protocol=str(grid.plan.protocol),
+            scores={
+                size: [accuracies[size][network] for network in sorted(accuracies[size])] for size in sorted(accuracies)
+            },
+            condensations=len(cell.condensations),
+            images=sum(artifact.ipc * len(artifact.class_names) for artifact in stored),
+            bytes=sum(artifact.images.nbytes for artifact in stored),
+            seconds=round(sets.seconds, 3),
+            forward=sets.passes.forward,
+            backward=sets.passes.backward,
+            files=[store.relative(path) for path in sets.files],
+            recipe=asdict(cell.recipe),
+            machine=str(self.machine),
+        )
+
+
+def processor() -> str:
+    """The processor of this machine, its threads, and the version of torch."""
+    model = platform.processor() or platform.machine()
+    listed = Path("/proc/cpuinfo")
+    if listed.exists():
+        names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"

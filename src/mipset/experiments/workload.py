@@ -1,0 +1,101 @@
+"""The workload of a comparison: FLOPs, time and memory of what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from mipset.condensing.costs import Cost, cost, measuring_passes, timed
+from mipset.condensing.metrics import Passes
+from mipset.evaluation.evaluate import evaluation_flops
+from mipset.experiments.builders import Condensation
+from mipset.experiments.comparison import Comparison
+from mipset.experiments.grid import Cell, Target
+from mipset.nn.engines import Engine
+from mipset.settings.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Counts the work of a comparison before it is done."""
+
+    comparison: Comparison
+
+    def flops(self, cells: Sequence[Cell]) -> float:
+        """FLOPs of what is missing of some cells."""
+        runs = self.comparison.missing_runs(cells)
+        return sum(map(self.run_flops, runs)) + sum(map(self._other_flops, cells))
+
+    def flops_from_scratch(self, cells: Sequence[Cell]) -> float:
+        """FLOPs of some cells as if nothing were finished."""
+        runs = dict.fromkeys(run for cell in cells for run in cell.condensations)
+        sets = sum(len(cell.outers) * self.build_flops(cell) for cell in cells)
+        evaluations = sum(self._evaluation_flops(cell, cell.targets) for cell in cells)
+        return sum(map(self.run_flops, runs)) + sets + evaluations
+
+    def run_flops(self, run: Condensation) -> float:
+        """FLOPs of one condensation, with the measurements of its policy."""
+        recipe, data = run.recipe, self.comparison.grid.data
+        measuring = measuring_passes(recipe, data.shape, data.classes, len(data.train))
+        return self._cost(recipe).run_flops + self._pass_flops(recipe, measuring)
+
+    def build_flops(self, cell: Cell) -> float:
+        """FLOPs of building the sets of a cell from its condensations, once."""
+        return self._pass_flops(cell.recipe, cell.builder.passes(cell.recipe, self.comparison.grid.data))
+
+    def _pass_flops(self, recipe: Recipe, passes: Passes) -> float:
+        """FLOPs of passes over training batches: a training step is three forward passes."""
+        return self._cost(recipe).step_flops * (passes.backward + (passes.forward - passes.backward) / 3)
+
+    def _other_flops(self, cell: Cell) -> float:
+        """FLOPs of the missing sets and evaluations of a cell."""
+        missing = self.comparison.missing(cell)
+        outers = {target.outer for target in missing if self.comparison.built_sets(cell, target.outer) is None}
+        return len(outers) * self.build_flops(cell) + self._evaluation_flops(cell, missing)
+
+    def _evaluation_flops(self, cell: Cell, targets: Sequence[Target]) -> float:
+        grid = self.comparison.grid
+        return grid.plan.networks * sum(
+            evaluation_flops(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor, size)
+            for target in targets
+            for size in grid.plan.sizes
+        )
+
+    def _cost(self, recipe: Recipe) -> Cost:
+        data = self.comparison.grid.data
+        return _cached_cost(recipe.replace(seed=0), data.shape, data.classes, len(data.train), len(data.test))
+
+    def time_estimate(self, device: torch.device, engine: Engine) -> Callable[[Sequence[Cell]], float]:
+        """A function that estimates the seconds that some cells will take. Timing takes about a second, once."""
+        grid = self.comparison.grid
+        recipes = [run.recipe for cell in grid.cells for run in cell.condensations]
+        reference = max(recipes, key=lambda recipe: recipe.ipc, default=grid.cells[0].recipe)
+        reference_cost = self._cost(reference)
+        match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
+        per_match_flop = match_seconds / reference_cost.match_flops
+        per_step_flop = step_seconds / reference_cost.step_flops
+
+        def seconds(cells: Sequence[Cell]) -> float:
+            total = 0.0
+            for run in self.comparison.missing_runs(cells):
+                cost = self._cost(run.recipe)
+                total += cost.seconds(cost.match_flops * per_match_flop, cost.step_flops * per_step_flop)
+                total += (self.run_flops(run) - cost.run_flops) * per_step_flop
+            return total + sum(map(self._other_flops, cells)) * per_step_flop
+
+        return seconds
+
+    @property
+    def max_memory(self) -> int:
+        """Estimate of the bytes that the largest condensation needs."""
+        cells = self.comparison.grid.cells
+        recipes = [cell.recipe for cell in cells] + [run.recipe for cell in cells for run in cell.condensations]
+        return max(self._cost(recipe).max_memory for recipe in recipes)
+
+
+@cache
+def _cached_cost(recipe: Recipe, shape: tuple[int, int, int], classes: int, images: int, test_images: int) -> Cost:
+    return cost(recipe, shape, classes, images, test_images)
