@@ -1,7 +1,7 @@
-"""A condensed set for other programs: PNG files, npz, Parquet, WebDataset, torch, or a C header.
+"""Write a condensed set for other programs: PNG files, npz, Parquet, WebDataset, torch, or a C header.
 
 Every format keeps the order of the file, rank by rank and class by class within a rank. So S_[n] is the first n * C
-images of an export of C classes, and the first n pictures of each class in a folder of PNG files.
+images of an export of C classes. In a folder of PNG files it is the first n pictures of each class.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mipset.errors import ArtifactError, SettingError, choices
-from mipset.exchange.exports import header, npz, parquet, png, tensors, webdataset
+from mipset.exchange.exports import c_header, npz, parquet, png, pt, webdataset
 from mipset.file.artifact import Artifact
 from mipset.io.files import refuse_to_overwrite, write_folder, write_whole
 
-FOLDER = "png"
-HEADER = "c"
-_FILES: dict[str, Callable[[Artifact], bytes]] = {
-    "npz": npz.content,
-    "parquet": parquet.content,
-    "webdataset": webdataset.content,
-    "pt": tensors.content,
+PNG = "png"
+C_HEADER = "c"
+_SINGLE_FILES: dict[str, Callable[[Artifact], bytes]] = {
+    "npz": npz.file_content,
+    "parquet": parquet.file_content,
+    "webdataset": webdataset.file_content,
+    "pt": pt.file_content,
 }
-FORMATS = (FOLDER, *_FILES, HEADER)
+FORMATS = (PNG, *_SINGLE_FILES, C_HEADER)
 
 
 def export(artifact: Artifact, to: str, out: Path, *, force: bool = False) -> None:
-    """Write all images of the set to `out`, whole or not at all; `to` is one of FORMATS.
+    """Write all images of the set to `out`, completely or not at all. `to` is one of FORMATS.
 
-    Something that is there already is replaced only with `force`, and a folder only if it is an export itself.
+    An existing file is replaced only with `force`; an existing folder also needs to be an export itself.
     """
     if to not in FORMATS:
-        raise SettingError(f"there is no format {to!r} to export to: choose {choices(FORMATS)}.")
+        raise SettingError(f"`to` is {to!r}: there is no such format. Choose {choices(FORMATS)}.")
     try:
-        if to == FOLDER:
-            png.check_place(out, force)
-            write_folder(out, png.contents(artifact))
+        if to == PNG:
+            png.check_out_folder(out, force)
+            write_folder(out, png.folder_content(artifact))
             return
         refuse_to_overwrite(out, force)
-        content = header.content(artifact, out.stem) if to == HEADER else _FILES[to](artifact)
+        content = c_header.file_content(artifact, out.stem) if to == C_HEADER else _SINGLE_FILES[to](artifact)
         write_whole(out, lambda stream: stream.write(content))
     except OSError as error:
-        raise ArtifactError(f"{out} cannot be written: {error.strerror or error}.") from error
+        raise ArtifactError(f"{out} cannot be written: {error.strerror or error}. Choose another `out`.") from error

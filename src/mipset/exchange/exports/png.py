@@ -1,4 +1,4 @@
-"""A folder of PNG files: a sub-folder per class with a file per rank, a contact sheet, and the names of the classes."""
+"""Format `png`: a folder with a sub-folder per class and a file per rank, a contact sheet, and the class names."""
 
 from __future__ import annotations
 
@@ -9,59 +9,62 @@ from pathlib import Path
 
 from mipset.display.pictures import contact_sheet
 from mipset.errors import ArtifactError
-from mipset.exchange.exports.images import as_png, labels
-from mipset.exchange.exports.names import CLASSES, described, folder_names
+from mipset.exchange.exports.images import label_list, png_files
+from mipset.exchange.exports.metadata import METADATA_FILE, metadata_json
+from mipset.exchange.exports.names import folder_names
 from mipset.file.artifact import Artifact
 from mipset.io.files import refuse_to_overwrite
 
-SHEET = "sheet.png"
+CONTACT_SHEET = "sheet.png"
 
 
-def contents(artifact: Artifact) -> Iterator[tuple[str, bytes]]:
-    """Every file of the folder: where it is, and what is in it."""
-    yield CLASSES, json.dumps(described(artifact), indent=1).encode("ascii")
-    yield from zip(places(artifact), as_png(artifact), strict=True)
+def folder_content(artifact: Artifact) -> Iterator[tuple[str, bytes]]:
+    """Every file of the folder: its path within the folder, and its bytes."""
+    yield METADATA_FILE, metadata_json(artifact)
+    yield from zip(picture_paths(artifact), png_files(artifact), strict=True)
     stream = io.BytesIO()
     contact_sheet(artifact).save(stream, format="PNG")
-    yield SHEET, stream.getvalue()
+    yield CONTACT_SHEET, stream.getvalue()
 
 
-def places(artifact: Artifact) -> list[str]:
-    """`3-cat/0007.png` for every image, rank by rank; ranks count from 0."""
+def picture_paths(artifact: Artifact) -> list[str]:
+    """The path of every image within the folder, rank by rank, such as `3-cat/0007.png`. Ranks count from 0."""
     ranks, classes = artifact.images.shape[:2]
     folders = folder_names(artifact.class_names)
     digits = max(4, len(str(ranks - 1)))
-    return [f"{folders[label]}/{i // classes:0{digits}d}.png" for i, label in enumerate(labels(artifact))]
+    return [f"{folders[label]}/{i // classes:0{digits}d}.png" for i, label in enumerate(label_list(artifact))]
 
 
-def check_place(out: Path, force: bool) -> None:
-    """Refuse a folder that has something in it, unless it may be replaced and holds an export and nothing else."""
+def check_out_folder(out: Path, force: bool) -> None:
+    """Refuse a folder that is not empty, unless `force` is set and it holds nothing but an export."""
     if not out.is_dir():
         refuse_to_overwrite(out, force)
         if out.exists():
-            raise ArtifactError(f"{out} is a file: name a folder, which need not be there yet.")
+            raise ArtifactError(f"{out} is a file. Name a folder as `out`; it is created if it does not exist.")
     elif any(out.iterdir()):
         if not force:
-            raise ArtifactError(f"{out} exists already: choose another --out, or add --force to replace the folder.")
+            raise ArtifactError(f"{out} exists already. Choose another `out`, or set `force` to replace the folder.")
         if not is_export(out):
-            raise ArtifactError(f"{out} holds more than an export to PNG files: choose another --out, or empty it.")
+            raise ArtifactError(
+                f"{out} holds more than an export to PNG files. Choose another `out`, or empty the folder."
+            )
 
 
 def is_export(folder: Path) -> bool:
-    """Whether nothing would be lost with the folder that `contents` did not put there."""
+    """Whether the folder holds only files that `folder_content` describes, so nothing else is lost with it."""
     try:
-        listed = json.loads((folder / CLASSES).read_text("utf-8"))
-        classes = {entry["folder"] for entry in listed["classes"]}
+        metadata = json.loads((folder / METADATA_FILE).read_text("utf-8"))
+        classes = {entry["folder"] for entry in metadata["classes"]}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
-    def ours(path: Path) -> bool:
+    def is_exported(path: Path) -> bool:
         match path.relative_to(folder).parts:
             case (name,):
-                return name in (CLASSES, SHEET) or (name in classes and path.is_dir())
+                return name in (METADATA_FILE, CONTACT_SHEET) or (name in classes and path.is_dir())
             case (name, file):
                 return name in classes and file.endswith(".png") and file.removesuffix(".png").isdigit()
             case _:
                 return False
 
-    return all(ours(path) for path in folder.rglob("*"))
+    return all(is_exported(path) for path in folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""A C header for microcontrollers: the pixels as one constant array, which a linker leaves in flash memory."""
+"""Format `c`: a C header for microcontrollers. Its pixels are one constant array, so the linker keeps it in flash."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from mipset import __version__
 from mipset.errors import ArtifactError, brief
-from mipset.exchange.exports.images import in_a_row
-from mipset.exchange.exports.names import LONGEST, identifier
+from mipset.exchange.exports.images import image_list
+from mipset.exchange.exports.names import MAX_LETTERS, c_identifier
 from mipset.file.artifact import Artifact
 
-PER_LINE = 24
+BYTES_PER_LINE = 24
 
 TEMPLATE = """\
 /* {ranks} images for each of {classes} classes, {channels} x {height} x {width} pixels. Written by mipset {version}.
@@ -54,16 +54,16 @@ static const uint8_t {name}_images[{pixels}] = {{
 #endif
 """
 
-TILES = """\
+DECODING_NOTE = """\
    Each image is {factor} x {factor} training images, side by side, of which each has to be enlarged to the full size
    (the section "Decoding" of mipset's FORMAT.md).
 """
 
 
-def content(artifact: Artifact, stem: str) -> bytes:
-    """The header, with names made from the `stem` of its own name."""
+def file_content(artifact: Artifact, stem: str) -> bytes:
+    """The bytes of the header. Its C names are made from `stem`, the file name without its suffix."""
     ranks, classes, channels, height, width = artifact.images.shape
-    name = identifier(stem)
+    name = c_identifier(stem)
     text = TEMPLATE.format(
         version=__version__,
         name=name,
@@ -79,18 +79,18 @@ def content(artifact: Artifact, stem: str) -> bytes:
         rank_bytes=classes * channels * height * width,
         pixels=artifact.images.size,
         scale=2 * 4 * channels,
-        decoding=TILES.format(factor=artifact.factor) if artifact.factor > 1 else "",
+        decoding=DECODING_NOTE.format(factor=artifact.factor) if artifact.factor > 1 else "",
         label_names="\n".join(f"   {label} {_in_comment(name)}" for label, name in enumerate(artifact.class_names)),
         mean=_floats(artifact.mean),
         std=_floats(artifact.std, above=0),
-        bytes=_bytes(in_a_row(artifact).reshape(-1).tolist()),
+        bytes=_bytes(image_list(artifact).reshape(-1).tolist()),
     )
     return text.encode("ascii")
 
 
 def _in_comment(name: str) -> str:
-    """The beginning of a name as a JSON string in which no comment can begin or end."""
-    shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+    """The beginning of a name as a JSON string that cannot begin or end a comment."""
+    shown = name if len(name) <= MAX_LETTERS else f"{name[:MAX_LETTERS]}..."
     return json.dumps(shown).replace("*", r"\u002a")
 
 
@@ -99,10 +99,12 @@ def _floats(values: Sequence[float], above: float = -np.inf) -> str:
         narrow = np.array(values).astype(np.float32)
     if not all(np.isfinite(narrow)) or not all(narrow > above):
         listed = brief(", ".join(map(str, values)), str)
-        raise ArtifactError(f"mean and std must fit into a float of C, but are {listed}: export to npz instead.")
+        raise ArtifactError(
+            f"The mean and std must fit into a float of C, but they are {listed}. Export to npz instead."
+        )
     return ", ".join(f"{value!s}f" for value in narrow)
 
 
 def _bytes(values: Sequence[int]) -> str:
-    lines = (values[start : start + PER_LINE] for start in range(0, len(values), PER_LINE))
+    lines = (values[start : start + BYTES_PER_LINE] for start in range(0, len(values), BYTES_PER_LINE))
     return ",\n".join("  " + ",".join(map(str, line)) for line in lines)

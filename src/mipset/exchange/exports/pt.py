@@ -1,24 +1,24 @@
-"""Tensors and plain values for torch: `torch.load(FILE, weights_only=True)` opens it."""
+"""Format `pt`: tensors and plain values that `torch.load(FILE, weights_only=True)` opens."""
 
 from __future__ import annotations
 
 import io
 
 from mipset.errors import missing
-from mipset.exchange.exports.images import in_a_row, labels
+from mipset.exchange.exports.images import image_list, label_list
 from mipset.file.artifact import Artifact
 
 
-def content(artifact: Artifact) -> bytes:
-    """images uint8 [n, ch, h, w], labels int64, class_names, mean, std and factor."""
+def file_content(artifact: Artifact) -> bytes:
+    """The bytes of the file: images uint8 [n, ch, h, w], labels int64, class_names, mean, std and factor."""
     try:
         import torch
     except ImportError as error:
         raise missing("torch", "Exporting to pt") from error
     stream = io.BytesIO()
     values = {
-        "images": torch.from_numpy(in_a_row(artifact).copy()),
-        "labels": torch.from_numpy(labels(artifact)),
+        "images": torch.from_numpy(image_list(artifact).copy()),
+        "labels": torch.from_numpy(label_list(artifact)),
         "class_names": list(artifact.class_names),
         "mean": list(artifact.mean),
         "std": list(artifact.std),
