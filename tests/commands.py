@@ -1,4 +1,4 @@
-"""Commands for the tests of the command line: how to run them, and sets that are small enough for it."""
+"""Helpers for tests of the command line: they run commands, and make small datasets for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 SOURCE = str(Path(mipset.__file__).parents[1])
 Here = Callable[..., str]
 
-# A run of a moment on any data.
+# Settings for a run that takes a moment on any data.
 TINY = [
     *("--ipc", "2", "--width", "4", "--depth", "2", "--outer", "2", "--inner", "2", "--real-batch", "8"),
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
@@ -46,10 +46,11 @@ checkpoint.save = save_and_wait
 cli.main(sys.argv[1:])
 """
 
-# A driver that says when work has begun.
+# A driver that prints a line when work has begun.
 TELLING = """
 import sys
-from mipset import cli, progress
+from mipset import cli
+from mipset.display import progress
 advance = progress.Progress.advance
 def advance_and_say(*arguments):
     advance(*arguments)
@@ -59,7 +60,7 @@ if __name__ == "__main__":
     cli.main(sys.argv[1:])
 """
 
-# A classifier, trained on three images per class of the file at an address; prints whether it knows them.
+# Trains a classifier on three images per class of the file at an address; prints whether it has learned them.
 SOFTMAX = """
 import sys
 sys.modules["torch"] = None
@@ -128,14 +129,14 @@ def run(
 
 
 def done(process: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed that went well."""
+    """The output of a command that succeeded."""
     assert process.returncode == 0, process.stderr
     assert "Traceback" not in process.stderr
     return process.stdout
 
 
 def sentence(text: str) -> str:
-    """What standard error holds, which must be one line, beside a progress bar where a slow machine shows one."""
+    """The one line on standard error. Progress bars, which a slow machine may show, do not count."""
     text = "".join(line for line in text.splitlines(keepends=True) if " spent, " not in line)
     assert text.startswith("mipset: "), text
     assert text.endswith((".\n", "?\n")), text
@@ -144,7 +145,7 @@ def sentence(text: str) -> str:
 
 
 def is_refused(process: subprocess.CompletedProcess[str]) -> str:
-    """What a command said that could not be done."""
+    """The message of a command that was refused."""
     assert process.returncode == 2
     assert process.stdout == ""
     return sentence(process.stderr)
@@ -157,7 +158,7 @@ def names(folder: Path) -> set[str]:
 def start(
     code: str, *arguments: object, cwd: Path, until: str, processes: list[subprocess.Popen[str]]
 ) -> subprocess.Popen[str]:
-    """A driver in a process group of its own, once it has printed a line."""
+    """Start a driver in a process group of its own, and return when it has printed a line."""
     script = cwd.parent / f"{cwd.name}-driver.py"
     script.write_text(code, encoding="utf-8")
     process = subprocess.Popen(
@@ -177,16 +178,16 @@ def start(
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
-    """Ctrl-C, after which a command that had not written anything says so and nothing else."""
+    """Press Ctrl-C. The command must say that it wrote nothing, and nothing else."""
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, messages = process.communicate(timeout=20)
     assert process.returncode == 2
-    assert said.splitlines()[-1] == "mipset: interrupted; nothing was written."
-    assert "Traceback" not in said
+    assert messages.splitlines()[-1] == "mipset: Interrupted; nothing was written."
+    assert "Traceback" not in messages
 
 
 def limit_files_to(size: int) -> Callable[[], None]:
-    """What makes a file in a new process as long as a disk lets it be that is almost full."""
+    """A function for a new process that limits the length of its files, like a disk that is almost full."""
     import resource  # which not every system has
 
     def limit() -> None:

@@ -1,4 +1,4 @@
-"""The command line as a whole: every verb as it is typed, its flags, and what it says when something is wrong."""
+"""The command line as a whole: verbs as a user types them, their flags, and their errors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out
 
 
 class TestVerbs:
-    """As they are typed, one after the other."""
+    """As a user types them, one after the other."""
 
-    def test_from_condensing_to_a_slice(self, tmp_path: Path) -> None:
+    def test_condense_evaluate_show_and_slice(self, tmp_path: Path) -> None:
         printed = done(run("condense", "fashion-mini", "--out", "a.safetensors", *TINY, cwd=tmp_path))
         assert printed.startswith("a.safetensors: 2 images for each of 10 classes, ")
         assert printed.endswith("next: mipset evaluate a.safetensors\n")
@@ -67,10 +67,10 @@ class TestVerbs:
         assert whole_row == row
         assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
 
-    def test_version(self, here: Here) -> None:
+    def test_version_is_printed(self, here: Here) -> None:
         assert here("--version") == f"mipset {mipset.__version__}\n"
 
-    def test_force_overwrites(self, here: Here, tmp_path: Path, pets: Path) -> None:
+    def test_force_overwrites_a_file(self, here: Here, tmp_path: Path, pets: Path) -> None:
         out = tmp_path / "set.safetensors"
         out.write_bytes(b"old")
         here("condense", f"npz:{pets}", "--out", out, "--force", *TINY)
@@ -82,7 +82,7 @@ class TestVerbs:
 
 
 class TestHelp:
-    def test_needs_no_torch(self, tmp_path: Path) -> None:
+    def test_help_of_every_verb_needs_no_torch(self, tmp_path: Path) -> None:
         """Nor anything else that takes long to import."""
         code = (
             "import sys; sys.modules.update(torch=None, numpy=None, PIL=None); "
@@ -92,8 +92,8 @@ class TestHelp:
             printed = done(run(*verb, "--help", code=code, cwd=tmp_path))
             assert printed.startswith(f"usage: mipset {' '.join(verb)}".rstrip())
 
-    def test_flags_are_these(self) -> None:
-        """A flag that someone types in a script stays."""
+    def test_flags_of_every_verb(self) -> None:
+        """A flag that a script uses must not disappear."""
         machine = {"--device", "--threads", "--compile"}
         protocol = {"--protocol", "--epochs"}
         settings = {
@@ -164,13 +164,13 @@ class TestHelp:
 
 
 def parsers(top: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], argparse.ArgumentParser]:
-    """A parser and all below it, by the words that lead to them."""
-    found = {path: top}
+    """A parser and the parsers of its verbs, by the words that a user types."""
+    by_words = {path: top}
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, parser in action.choices.items():
-                found |= parsers(parser, (*path, name))
-    return found
+                by_words |= parsers(parser, (*path, name))
+    return by_words
 
 
 def flags(top: argparse.ArgumentParser) -> dict[tuple[str, ...], set[str]]:
@@ -188,7 +188,7 @@ class TestRefusals:
     """One sentence, exit code 2, and nothing written."""
 
     @pytest.mark.parametrize("arguments", [[], ["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
-    def test_commands(self, refusal: Here, arguments: list[str]) -> None:
+    def test_incomplete_commands_point_to_help(self, refusal: Here, arguments: list[str]) -> None:
         assert "--help`." in refusal(*arguments)
 
     @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ class TestRefusals:
         [["evaluate"], ["reorder", "--out", "y"], ["show"], ["slice", "--out", "y", "1"], ["export", *TO_NPZ]],
         ids=lambda verb: verb[0],
     )
-    def test_files_that_cannot_be_read(
+    def test_unreadable_files_are_refused(
         self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -204,7 +204,7 @@ class TestRefusals:
         (tmp_path / "cut").write_bytes(GOLDEN.read_bytes()[:-1])
         (tmp_path / "empty").touch()
         for name, reason in (
-            ("nothing", "there is no file nothing"),
+            ("nothing", "There is no file nothing"),
             ("cut", "cut is not a whole safetensors file"),
             ("empty", "empty is not a whole safetensors file"),
             (".", ". is a folder"),
@@ -216,14 +216,14 @@ class TestRefusals:
 class TestOutput:
     """Where the text goes may be closed, full, or unable to show it."""
 
-    def test_that_nobody_reads(self, tmp_path: Path) -> None:
+    def test_closed_output_is_no_error(self, tmp_path: Path) -> None:
         reading, writing = os.pipe()
         os.close(reading)
         process = run("recipes", cwd=tmp_path, stdout=writing)
         os.close(writing)
         assert (process.returncode, process.stderr) == (0, "")
 
-    def test_on_a_full_disk(self, tmp_path: Path) -> None:
+    def test_output_on_a_full_disk_is_refused(self, tmp_path: Path) -> None:
         if not Path("/dev/full").exists():
             pytest.skip("this system has no /dev/full")
         with Path("/dev/full").open("wb") as full:
@@ -231,7 +231,7 @@ class TestOutput:
         assert process.returncode == 2
         assert "No space left on device" in sentence(process.stderr)
 
-    def test_in_another_encoding(self, tmp_path: Path) -> None:
+    def test_output_in_ascii_replaces_other_characters(self, tmp_path: Path) -> None:
         path = tmp_path / "set.safetensors"
         measured = Accuracy(1, 50.0, 1.0, 2, "convnet", "quick", 0, "00" * 32)
         read(GOLDEN).with_accuracy([measured]).write(path)
@@ -249,7 +249,7 @@ class TestWithoutTorch:
         ],
         ids=lambda a: a[0],
     )
-    def test_verbs_that_need_it_say_what_to_type(self, tmp_path: Path, arguments: list[str]) -> None:
+    def test_verbs_without_torch_say_how_to_install_it(self, tmp_path: Path, arguments: list[str]) -> None:
         process = run(*arguments, code=WITHOUT_TORCH, cwd=tmp_path)
         assert process.returncode == 2
         assert 'needs torch, which is not installed: run pip install "mipset[condense]".' in sentence(process.stderr)

@@ -36,7 +36,7 @@ from commands import (
     start,
 )
 from mipset import Accuracy, cli, read
-from mipset.cli import condensing, shared
+from mipset.cli import condensing, inputs
 from mipset.condensing import checkpoint
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
@@ -46,42 +46,44 @@ Interrupted = Callable[..., str]
 
 
 class TestRecipeChoice:
-    def chosen(self, *arguments: str) -> mipset.Recipe:
-        return condensing._recipe(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
+    def recipe_for(self, *arguments: str) -> mipset.Recipe:
+        return condensing.recipe_of(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
 
-    def test_goes_by_the_dataset(self) -> None:
-        assert self.chosen("fashion-mini") == RECIPES["demo"].recipe
-        assert self.chosen("cifar10") == RECIPES["cifar10-cpu"].recipe
-        assert self.chosen("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
+    def test_recipe_is_chosen_by_dataset(self) -> None:
+        assert self.recipe_for("fashion-mini") == RECIPES["demo"].recipe
+        assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
+        assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
 
-    def test_for_data_of_ones_own(self) -> None:
-        assert self.chosen("folder:pets") == RECIPES[shared.DEFAULT_RECIPE].recipe
+    def test_recipe_for_own_data_is_the_default(self) -> None:
+        assert self.recipe_for("folder:pets") == RECIPES[inputs.DEFAULT_RECIPE].recipe
 
-    def test_by_name(self) -> None:
-        assert self.chosen("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
+    def test_recipe_is_chosen_by_name(self) -> None:
+        assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
 
-    def test_flags_stand_above_it(self) -> None:
-        assert self.chosen("cifar10", "--ipc", "7", "--policy", "baseline-c", "--pixel-lr", "0") == RECIPES[
+    def test_flags_replace_settings_of_the_recipe(self) -> None:
+        assert self.recipe_for("cifar10", "--ipc", "7", "--policy", "baseline-c", "--pixel-lr", "0") == RECIPES[
             "cifar10-cpu"
         ].recipe.replace(ipc=7, policy="baseline-c", pixel_lr=0.0)
 
 
 class TestCondense:
-    def test_condensing_with_another_network(self, tmp_path: Path, here: Here) -> None:
+    def test_condense_with_another_network(self, tmp_path: Path, here: Here) -> None:
         data = f"npz:{save_npz(tmp_path / 'larger.npz', size=16)}"
         out = tmp_path / "set"
         here("condense", data, "--out", out, *TINY, "--network", "resnet-ap", "--depth", 10)
         assert read(out).recipe["network"] == "resnet-ap"
         assert "(resnet-ap-10, width 4; " in here("evaluate", out, "--data", data, "--sizes", 1, *BRIEF)
 
-    def test_starting_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
+    def test_start_from_the_images_of_a_file(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
         first, second = tmp_path / "first", tmp_path / "second"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
         here("condense", f"npz:{pets}", "--out", second, *TINY, "--start", first, "--pixel-lr", 0)
         np.testing.assert_array_equal(read(second).images, read(first).images)
         assert read(second).provenance["start"] == hashlib.sha256(read(first).images.tobytes()).hexdigest()
         third = ("condense", f"npz:{pets}", "--out", tmp_path / "third", *TINY)
-        assert "leave one out" in refusal(*third, "--start", first, "--init", "noise")
+        assert "--init and --start both choose the first images. Leave one of them out." in refusal(
+            *third, "--start", first, "--init", "noise"
+        )
         assert "has --factor 2, not 1" in refusal(*third, "--start", first, "--factor", 1)
         assert "has other classes" in refusal(*third, "--start", GOLDEN)
         assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
@@ -89,33 +91,33 @@ class TestCondense:
 
 
 class TestCosts:
-    def test_what_it_would_cost(self, tmp_path: Path) -> None:
+    def test_dry_run_prints_the_cost(self, tmp_path: Path) -> None:
         printed = done(run("condense", "fashion-mini", "--dry-run", *TINY, cwd=tmp_path))
         rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
-        assert list(rows) == ["data", "recipe", "work", "time", "max_memory", "file", "nothing"]
+        assert list(rows) == ["data", "recipe", "work", "time", "memory", "file", "nothing"]
         assert rows["data"] == "fashion-mini: 5,000 training images of 1 x 28 x 28 pixels, 10 classes"
         assert rows["recipe"] == "2 images per class, policy mdc, convnet-2 of width 4, 2 x 2 iterations"
         assert re.fullmatch(r"[\d.]+ MFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
         assert re.fullmatch(
             r"about .* on this machine \(cpu, 1 thread, plain torch\): a match takes .* s, .*", rows["time"]
         )
-        assert re.fullmatch(r"about [\d.]+ MB", rows["max_memory"])
+        assert re.fullmatch(r"about [\d.]+ MB", rows["memory"])
         assert names(tmp_path) == set()
         done(run("condense", "fashion-mini", "--out", "a", *TINY, cwd=tmp_path))
         written = (tmp_path / "a").stat().st_size
         assert rows["file"] in {byte_count(written + off) for off in range(-8, 9)}  # a header is padded to 8 bytes
 
-    def test_what_it_would_cost_is_refused_where_the_run_would_be(
+    def test_dry_run_refuses_what_the_run_would_refuse(
         self, tmp_path: Path, pets: Path, here: Here, refusal: Here
     ) -> None:
         dry = ("condense", f"npz:{pets}", "--dry-run", *TINY)
         assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
         assert "choose a smaller --depth" in refusal(*dry, "--depth", 9)
         assert "pets.npz exists already" in refusal(*dry, "--out", pets)
-        assert "leave out --resume" in refusal(*dry, "--resume")
+        assert "Leave out --resume" in refusal(*dry, "--resume")
         first = tmp_path / "first"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
-        assert "max_memory" in here(*dry, "--start", first)
+        assert "memory" in here(*dry, "--start", first)
         assert "images to start from are" in refusal(*dry, "--start", first, "--ipc", 1)
 
 
@@ -134,9 +136,9 @@ class TestRefusals:
             (["fashion-mini", "--freeze", "always"], "--freeze cannot be 'always'"),
             (["fashion-mini", "--ipc", "0"], "--ipc cannot be 0: it must be at least 1"),
             (["fashion-mini", "--ipc", "-1"], "--ipc cannot be -1"),
-            (["fashion-mini", "--ipc", "two"], "argument --ipc: invalid int value: 'two'"),
-            (["fashion-mini", "--ipc", "2.5"], "argument --ipc: invalid int value: '2.5'"),
-            (["fashion-mini", "--ipc"], "argument --ipc: expected one argument"),
+            (["fashion-mini", "--ipc", "two"], "Argument --ipc: invalid int value: 'two'"),
+            (["fashion-mini", "--ipc", "2.5"], "Argument --ipc: invalid int value: '2.5'"),
+            (["fashion-mini", "--ipc"], "Argument --ipc: expected one argument"),
             (["fashion-mini", "--pixel-lr", "nan"], "--pixel-lr cannot be nan"),
             (["fashion-mini", "--pixel-lr", "inf"], "--pixel-lr cannot be inf"),
             (["fashion-mini", "--network-lr", "-0.1"], "--network-lr cannot be -0.1"),
@@ -144,7 +146,7 @@ class TestRefusals:
             (["fashion-mini", "--cutmix", "1.5"], "--cutmix cannot be 1.5"),
             (["fashion-mini", "--subset-weight", "nan"], "--subset-weight cannot be nan"),
             (["fashion-mini", "--seed", "-1"], "--seed cannot be -1"),
-            (["fashion-mini", "--split-seed", "-1"], "--split-seed cannot be -1"),
+            (["fashion-mini", "--split-seed", "-1"], "--split-seed is -1"),
             (["fashion-mini", "--resolution", "8"], "only pictures in a folder are scaled"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"], "or 2 numbers"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "or 2 numbers"),
@@ -158,14 +160,14 @@ class TestRefusals:
             (["fashion-mini", "--depth", "9"], "choose a smaller --depth"),
             (["fashion-mini", "--factor", "30"], "--factor"),
             (["fashion-mini", "--real-batch", "100000"], "fewer than --real-batch 100000"),
-            (["fashion-mini", "--device", "quantum"], "--device cannot be 'quantum'"),
-            (["fashion-mini", "--device", "meta"], "--device cannot be 'meta'"),
-            (["fashion-mini", "--device", "hpu"], "--device cannot be 'hpu'"),
-            (["fashion-mini", "--device", "mkldnn"], "--device cannot be 'mkldnn'"),
-            (["fashion-mini", "--device", "cpu:x"], "--device cannot be 'cpu:x'"),
-            (["fashion-mini", "--threads", "0"], "--threads cannot be 0"),
-            (["fashion-mini", "--threads", "99999999999999"], "--threads cannot be 99999999999999"),
-            (["fashion-mini", "--compile", "maybe"], "argument --compile: invalid choice: 'maybe'"),
+            (["fashion-mini", "--device", "quantum"], "--device is 'quantum'"),
+            (["fashion-mini", "--device", "meta"], "--device is 'meta'"),
+            (["fashion-mini", "--device", "hpu"], "--device is 'hpu'"),
+            (["fashion-mini", "--device", "mkldnn"], "--device is 'mkldnn'"),
+            (["fashion-mini", "--device", "cpu:x"], "--device is 'cpu:x'"),
+            (["fashion-mini", "--threads", "0"], "--threads is 0: it must be from 1 to 1024"),
+            (["fashion-mini", "--threads", "99999999999999"], "--threads is 99999999999999"),
+            (["fashion-mini", "--compile", "maybe"], "Argument --compile: invalid choice: 'maybe'"),
             (
                 ["fashion-mini", "--network", "resnet"],
                 "--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
@@ -174,38 +176,38 @@ class TestRefusals:
             (["fashion-mini", "--network", "resnet-ap"], "--depth of a ResNet cannot be 2: choose 10 or 18"),
             (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
             (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
-            (["fashion-mini", "--shiny"], "unrecognized arguments: --shiny"),
-            (["fashion-mini", "mnist"], "unrecognized arguments: mnist"),
-            ([], "the following arguments are required: DATASET"),
+            (["fashion-mini", "--shiny"], "Unrecognized arguments: --shiny"),
+            (["fashion-mini", "mnist"], "Unrecognized arguments: mnist"),
+            ([], "The following arguments are required: DATASET"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_settings(
+    def test_impossible_settings_are_refused(
         self, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], reason: str
     ) -> None:
         monkeypatch.chdir(tmp_path)
         assert reason in refusal("condense", "--out", tmp_path / "x.safetensors", *TINY, *given)
 
-    def test_in_a_process(self, tmp_path: Path) -> None:
+    def test_impossible_settings_are_refused_in_a_process(self, tmp_path: Path) -> None:
         """Two of them once more as they are typed: before torch is imported, and after."""
-        for given, reason in (("--ipc", "--ipc cannot be -1"), ("--threads", "--threads cannot be -1")):
+        for given, reason in (("--ipc", "--ipc cannot be -1"), ("--threads", "--threads is -1")):
             process = run("condense", "fashion-mini", "--out", "x", given, "-1", cwd=tmp_path)
             assert reason in is_refused(process)
         assert names(tmp_path) == set()
 
-    def test_output(self, refusal: Here, tmp_path: Path) -> None:
+    def test_impossible_outputs_are_refused(self, refusal: Here, tmp_path: Path) -> None:
         condense = ["condense", "fashion-mini", *TINY, "--out"]
         (tmp_path / "old").write_bytes(b"precious")
         (tmp_path / "folder").mkdir()
-        assert "old exists already: choose another --out, or add --force" in refusal(*condense, tmp_path / "old")
-        assert "there is no folder " in refusal(*condense, tmp_path / "nowhere" / "x")
+        assert "old exists already. Choose another --out, or set --force" in refusal(*condense, tmp_path / "old")
+        assert "There is no folder " in refusal(*condense, tmp_path / "nowhere" / "x")
         assert "is a folder" in refusal(*condense, tmp_path / "folder")
         assert "is a folder" in refusal(*condense, tmp_path / "folder", "--force")
         assert "File name too long" in refusal(*condense, tmp_path / ("x" * 300))
-        assert "there is no folder /two lines to write" in refusal(*condense, "/two\nlines/x")
+        assert "There is no folder /two lines to write" in refusal(*condense, "/two\nlines/x")
         assert (tmp_path / "old").read_bytes() == b"precious"
 
-    def test_pictures(self, refusal: Here, tmp_path: Path) -> None:
+    def test_impossible_pictures_are_refused(self, refusal: Here, tmp_path: Path) -> None:
         condense = ["condense", f"folder:{tmp_path / 'pictures'}", "--out", tmp_path / "x", *TINY]
         save_pictures(tmp_path / "pictures")
         Image.new("L", (9, 8)).save(tmp_path / "pictures" / "dog" / "wide.png")
@@ -218,7 +220,7 @@ class TestRefusals:
                 path.unlink()
         assert "Class 'dog' has 1 image, but a held-out split needs " in refusal(*condense)
 
-    def test_arrays(self, refusal: Here, tmp_path: Path) -> None:
+    def test_impossible_arrays_are_refused(self, refusal: Here, tmp_path: Path) -> None:
         path = tmp_path / "odd.npz"
         condense = ["condense", f"npz:{path}", "--out", tmp_path / "x", *TINY]
         images, labels = np.random.default_rng(0).random((40, 1, 8, 8)), np.arange(40) % 2
@@ -230,7 +232,7 @@ class TestRefusals:
         path.write_bytes(path.read_bytes()[:-30])
         assert "could not be read as an .npz file" in refusal(*condense)
 
-    def test_too_few_images(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+    def test_too_few_images_are_refused(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
         condense = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
         assert "class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
         assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6)
@@ -238,7 +240,9 @@ class TestRefusals:
 
 
 class TestInterrupt:
-    def test_of_condensing(self, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]) -> None:
+    def test_interrupting_condense_writes_nothing(
+        self, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]
+    ) -> None:
         process = start(
             TELLING,
             *("condense", f"npz:{pets}", "--out", "x", *TINY, "--outer", 100_000),
@@ -289,9 +293,9 @@ class TestResume:
         self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
-        assert "add --resume to go on after outer iteration " in interrupted(*command, after=2)
+        assert "add --resume to continue after outer iteration " in interrupted(*command, after=2)
         assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
-        assert "add --resume to go on after outer iteration " in interrupted(*command, "--resume", after=1)
+        assert "add --resume to continue after outer iteration " in interrupted(*command, "--resume", after=1)
         here(*command, "--resume")
         assert names(tmp_path) == {"pets.npz", "x"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
@@ -318,7 +322,7 @@ class TestResume:
         here("condense", f"npz:{pets}", "--out", first, *self.LONG)
         grow = ("grow", first, "--ipc", 4, "--data", f"npz:{pets}", "--threads", 1, "--out")
         here(*grow, whole)
-        assert "add --resume to go on after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
+        assert "add --resume to continue after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
         images = read(first).images
         replace(read(first), images=255 - images).write(other)
         said = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
@@ -366,7 +370,7 @@ class TestResume:
         monkeypatch.setattr("mipset.display.progress.Progress.advance", interrupt)
         with pytest.raises(SystemExit):
             cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
-        assert capfd.readouterr().err == "mipset: interrupted; nothing was written.\n"
+        assert capfd.readouterr().err == "mipset: Interrupted; nothing was written.\n"
 
 
 class TestFullDisk:

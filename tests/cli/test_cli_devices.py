@@ -15,7 +15,7 @@ from mipset.units import byte_count
 
 
 class TestDevice:
-    """`plan` and `fetch`, from a path and from a server."""
+    """From a path and from a server."""
 
     @pytest.fixture
     def published(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[web.Server]:
@@ -26,7 +26,7 @@ class TestDevice:
         with web.serving(GOLDEN.read_bytes()) as server:
             yield server
 
-    def test_fetching_in_a_process_without_torch(self, tmp_path: Path, published: web.Server) -> None:
+    def test_fetch_and_plan_need_no_torch(self, tmp_path: Path, published: web.Server) -> None:
         for verb in (
             ["fetch", published.url, "--out", "part", "--ipc", "2"],
             ["plan", published.url, "--bytes", "1MB"],
@@ -36,7 +36,7 @@ class TestDevice:
             assert process.stderr == ""
         assert (tmp_path / "part").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
 
-    def test_fetching(self, tmp_path: Path, published: web.Server, here: Here) -> None:
+    def test_fetch_transfers_only_what_it_writes(self, tmp_path: Path, published: web.Server, here: Here) -> None:
         whole = read(GOLDEN)
         header = len(published.content) - whole.images.nbytes
         two = len(whole.prefix(2).to_bytes())
@@ -50,7 +50,7 @@ class TestDevice:
         assert here("fetch", GOLDEN, "--out", "timed", *timed).startswith("timed: 2 of 3 images per class, ")
         assert names(tmp_path) == {"part", "timed"}
 
-    def test_planning(self, published: web.Server, here: Here) -> None:
+    def test_plan_prints_size_bytes_memory_training_and_accuracy(self, published: web.Server, here: Here) -> None:
         for where in (GOLDEN, published.url):
             printed = here("plan", where, "--memory", "1MB", "--batch", 16)
             assert [line.split()[0] for line in printed.splitlines()] == [
@@ -58,7 +58,7 @@ class TestDevice:
             ]
             assert "size      3 of 3 images per class\n" in printed
             assert f"file      {byte_count(GOLDEN.stat().st_size)}\n" in printed
-            assert " kB with batches of 16, and what the network needs\n" in printed
+            assert " kB with batches of 16, without the network\n" in printed
             assert "training  unknown: the file does not say for how many epochs\n" in printed
             assert "accuracy  62.0 ± 1.2 % (convnet-3, width 4; protocol quick)\n" in printed
         two = len(read(GOLDEN).prefix(2).to_bytes())
@@ -67,7 +67,7 @@ class TestDevice:
         assert "training  10 epochs of 16 images, 1:20 at 2 images/s\n" in printed
         assert "accuracy  51.8 ± 1.2 % (convnet-3, width 4; protocol quick, from the sizes next to it)\n" in printed
 
-    def test_planning_for_what_was_not_measured(self, condensed: Path, here: Here) -> None:
+    def test_plan_of_a_file_without_accuracies(self, condensed: Path, here: Here) -> None:
         assert "accuracy  unknown: not measured at this size\n" in here("plan", condensed)
         printed = here("plan", condensed, "--epochs", 5)
         assert "accuracy  unknown: not measured at this size after 5 epochs\n" in printed
@@ -76,7 +76,7 @@ class TestDevice:
         ("given", "reason"),
         [
             (["--bytes", "100"], "not even one image per class fits: its file has 992 B, and there is room for 100 B"),
-            (["--bytes", "many"], "--bytes: 'many' is no number of bytes such as 512, 30kB or 3MB"),
+            (["--bytes", "many"], "--bytes: 'many' is not a number of bytes such as 512, 30kB or 3MB"),
             (["--bytes", "0"], "bytes cannot be 0: it must be a number above 0"),
             (["--memory", "1kB"], "of memory, and there are 1.0 kB"),
             (["--seconds", "1"], "--seconds needs --throughput"),
@@ -91,18 +91,20 @@ class TestDevice:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_limits_that_cannot_be_met(
+    def test_impossible_limits_are_refused(
         self, refusal: Here, published: web.Server, given: list[str], reason: str
     ) -> None:
         for verb in (["plan"], ["fetch", "--out", "new"]):
             assert reason in refusal(verb[0], published.url, *verb[1:], *given)
 
-    def test_fetching_what_is_not_there(self, refusal: Here, tmp_path: Path, published: web.Server) -> None:
+    def test_fetch_refuses_impossible_commands_and_broken_servers(
+        self, refusal: Here, tmp_path: Path, published: web.Server
+    ) -> None:
         fetch = ["fetch", published.url, "--out", tmp_path / "new"]
         for size in (0, 4):
             assert f"there is no subset of size {size}: choose from 1 to 3" in refusal(*fetch, "--ipc", size)
-        assert "--ipc and --bytes both say how much to fetch" in refusal(*fetch, "--ipc", 1, "--bytes", 1)
-        assert "--batch cannot be -3" in refusal(*fetch, "--ipc", 1, "--batch", -3)
+        assert "--ipc and --bytes both limit how much to fetch" in refusal(*fetch, "--ipc", 1, "--bytes", 1)
+        assert "--batch is -3: it must be at least 1" in refusal(*fetch, "--ipc", 1, "--batch", -3)
         (tmp_path / "old").write_bytes(b"precious")
         assert "old exists already" in refusal("fetch", published.url, "--out", tmp_path / "old")
         published.content = published.content[:-1] + b"?"
@@ -114,11 +116,11 @@ class TestDevice:
         assert "there is no file nothing" in refusal("plan", "nothing")
         assert "begins with http or https" in refusal("plan", "ftp://example.org/x")
 
-    def test_fetching_a_file_into_itself(self, refusal: Here, condensed: Path) -> None:
-        said = refusal("fetch", condensed, "--ipc", 1, "--out", condensed, "--force")
-        assert "would overwrite the file itself: choose another name" in said
+    def test_fetch_never_overwrites_its_source(self, refusal: Here, condensed: Path) -> None:
+        message = refusal("fetch", condensed, "--ipc", 1, "--out", condensed, "--force")
+        assert "would overwrite the file itself. Choose another name" in message
 
-    def test_what_was_fetched_is_kept_where_it_was_asked_for(
+    def test_interrupted_fetch_continues_from_its_cache(
         self, refusal: Here, here: Here, tmp_path: Path, published: web.Server, capfd: pytest.CaptureFixture[str]
     ) -> None:
         fetch = ["fetch", published.url, "--out", "part"]
@@ -137,21 +139,21 @@ class TestDevice:
         here(*fetch, "--cache", "ranks")
         assert published.sent == header + 40
 
-    def test_planning_says_nothing_that_a_terminal_obeys(self, here: Here, tmp_path: Path) -> None:
+    def test_plan_prints_no_control_characters(self, here: Here, tmp_path: Path) -> None:
         odd = Accuracy(3, 50.0, 0.0, 1, "convnet\x1b[2J", "quick\nsize      999 of 999", 0, "")
         replace(read(GOLDEN), accuracy=(odd,)).write(tmp_path / "set")
         printed = here("plan", tmp_path / "set")
         assert printed.endswith("accuracy  50.0 % (one network; convnet?[2J; protocol quick?size      999 of 999)\n")
 
-    def test_a_slow_download_shows_a_bar(
+    def test_slow_download_shows_a_bar(
         self, published: web.Server, here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr("mipset.display.progress.SILENT_SECONDS", 0.0)
         monkeypatch.setattr("mipset.display.progress.LOG_SECONDS", 0.0)
-        said: list[str] = []
-        monkeypatch.setattr("mipset.display.progress.Progress._draw", lambda bar, now: said.append(bar.line(now)))
+        lines: list[str] = []
+        monkeypatch.setattr("mipset.display.progress.Progress._draw", lambda bar, now: lines.append(bar.line(now)))
         published.always = web.at_most(100)
         here("fetch", published.url, "--out", "part")
-        assert said[0].startswith("fetching ")
-        assert "100%" in said[-1]
+        assert lines[0].startswith("fetching ")
+        assert "100%" in lines[-1]
         assert capfd.readouterr().err == ""

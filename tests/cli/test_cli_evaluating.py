@@ -48,8 +48,10 @@ class TestFleet:
             *(({"ipc": 3, "prefix_weights": odd}, {}) for odd in ("1:-60,3:160", "1:nan", "1:0", "1:-1,2:1", 7, None)),
         ],
     )
-    def test_is_the_one_that_a_file_was_made_for(self, recipe: dict[str, Any], shares: dict[int, float]) -> None:
-        assert evaluating._fleet(replace(read(GOLDEN), recipe=recipe)) == pytest.approx(shares)
+    def test_fleet_comes_from_the_prefix_weights_of_the_file(
+        self, recipe: dict[str, Any], shares: dict[int, float]
+    ) -> None:
+        assert evaluating.fleet_of(replace(read(GOLDEN), recipe=recipe)) == pytest.approx(shares)
 
 
 class TestNetworkChoice:
@@ -67,12 +69,14 @@ class TestNetworkChoice:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_another_network_has_a_size_of_its_own(self, condensed: Path, given: list[str], network: str) -> None:
-        chosen = cli.parser().parse_args(["evaluate", str(condensed), *given])
+    def test_width_and_depth_come_from_file_flag_or_network(
+        self, condensed: Path, given: list[str], network: str
+    ) -> None:
+        arguments = cli.parser().parse_args(["evaluate", str(condensed), *given])
         data = mipset.load("fashion-mini")
-        assert str(evaluating._evaluation(chosen, torch.device("cpu"), read(condensed), data).network) == network
+        assert str(evaluating.evaluation_of(arguments, torch.device("cpu"), read(condensed), data).network) == network
 
-    def test_evaluating_with_another_network(self, tmp_path: Path, condensed: Path) -> None:
+    def test_evaluate_with_another_network(self, tmp_path: Path, condensed: Path) -> None:
         """As wide as asked for, and as deep as it is by default: the file's depth of 2 is that of a convnet."""
         other = ("--network", "resnet", "--width", 2, "--sizes", 1, "--save")
         printed = done(run("evaluate", condensed.name, *other, *BRIEF, cwd=tmp_path))
@@ -84,39 +88,41 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            (["--sizes", "1-4"], "--sizes cannot be '1-4': there are sizes 1 to 3"),
-            (["--sizes", "0"], "there are sizes 1 to 3"),
-            (["--sizes", "some"], "write numbers such as"),
-            (["--networks", "0"], "--networks cannot be 0"),
-            (["--epochs", "0"], "--epochs cannot be 0"),
+            (["--sizes", "1-4"], "--sizes is '1-4'. The sizes are 1 to 3."),
+            (["--sizes", "0"], "The sizes are 1 to 3"),
+            (["--sizes", "some"], "Write numbers such as"),
+            (["--networks", "0"], "--networks is 0: it must be at least 1"),
+            (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
             (["--network", "vgg"], "there is no network 'vgg': choose convnet, resnet, resnet-ap or densenet"),
             (["--network", "resnet", "--depth", "3"], "--depth of a ResNet cannot be 3: choose 10 or 18"),
             (["--network", "densenet", "--depth", "40"], "--depth of a DenseNet cannot be 40: choose 121"),
-            (["--width", "0"], "--width cannot be 0"),
-            (["--depth", "0"], "--depth cannot be 0"),
+            (["--width", "0"], "--width is 0: it must be at least 1"),
+            (["--depth", "0"], "--depth is 0: it must be at least 1"),
             (["--depth", "20"], "choose a smaller --depth"),
-            (["--seed", "-1"], "--seed cannot be -1"),
-            (["--workers", "0"], "--workers cannot be 0"),
-            (["--threads", "-2"], "--threads cannot be -2"),
-            (["--device", "quantum"], "--device cannot be 'quantum'"),
+            (["--seed", "-1"], "--seed is -1: it must be at least 0"),
+            (["--workers", "0"], "--workers is 0: it must be at least 1"),
+            (["--threads", "-2"], "--threads is -2: it must be from 1 to 1024"),
+            (["--device", "quantum"], "--device is 'quantum', which this machine does not have. Choose cpu or auto."),
             (["--data", "cifar11"], "There is no dataset called 'cifar11'"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_evaluating(self, refusal: Here, condensed: Path, given: list[str], reason: str) -> None:
+    def test_evaluate_refuses_impossible_flags(
+        self, refusal: Here, condensed: Path, given: list[str], reason: str
+    ) -> None:
         assert reason in refusal("evaluate", condensed, *BRIEF, "--save", *given)
 
-    def test_evaluating_with_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+    def test_evaluate_refuses_other_data(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         other = save_npz(tmp_path / "other.npz")
-        said = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
-        assert "The file holds images of 1x28x28, but the images of " in said
+        message = refusal("evaluate", condensed, "--data", f"npz:{other}", *BRIEF, "--save")
+        assert "The file holds images of 1x28x28, but the images of " in message
         alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
-        said = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
-        assert "the file has the class 'T-shirt/top', which " in said
+        message = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
+        assert "the file has the class 'T-shirt/top', which " in message
 
-    def test_files_whose_classes_have_another_order(self, here: Here, tmp_path: Path, condensed: Path) -> None:
+    def test_evaluate_files_whose_classes_differ_in_order(self, here: Here, tmp_path: Path, condensed: Path) -> None:
         """What one file is tested with is put in its own order, not in that of the file before it."""
         same, other = read(condensed), tmp_path / "other.safetensors"
         names = (*same.class_names[5:], *same.class_names[:5])
@@ -127,53 +133,55 @@ class TestRefusals:
         both = here("evaluate", condensed, other, "--sizes", 1, *BRIEF).splitlines()[-2:]
         assert [line.split()[1] for line in both] == alone
 
-    def test_sizes_of_all_files_are_checked_before_work_begins(
-        self, refusal: Here, tmp_path: Path, condensed: Path
-    ) -> None:
+    def test_sizes_of_all_files_are_checked_first(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         small = tmp_path / "small.safetensors"
         read(condensed).prefix(1).write(small)
-        said = refusal("evaluate", condensed, small, "--sizes", "1,3", *BRIEF, "--save")
-        assert "there are sizes 1 to 1" in said
+        message = refusal("evaluate", condensed, small, "--sizes", "1,3", *BRIEF, "--save")
+        assert "The sizes are 1 to 1" in message
 
-    def test_files_whose_origin_is_unknown_or_odd(self, refusal: Here, tmp_path: Path) -> None:
-        known = read(GOLDEN)
+    def test_files_with_missing_or_damaged_provenance_are_refused(self, refusal: Here, tmp_path: Path) -> None:
+        golden = read(GOLDEN)
         path = tmp_path / "odd.safetensors"
         for provenance, reason in (
-            ({}, "does not say where its real images are: add --data DATASET."),
-            ({"dataset": 7}, "does not say where its real images are"),
+            ({}, "does not name its dataset: add --data DATASET."),
+            ({"dataset": 7}, "does not name its dataset"),
             ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
             ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
-            ({"dataset": "npz:far.npz"}, "was condensed from npz:far.npz: add --data npz:PATH to say where that is."),
+            ({"dataset": "npz:far.npz"}, "was condensed from npz:far.npz, which cannot be read: add --data npz:PATH."),
             (
                 {"dataset": "fashion-mini", "sha256": "00"},
-                "from another fashion-mini than the one here: add --data fashion-mini to use this one.",
+                "from another version of fashion-mini: add --data fashion-mini to use the present one.",
             ),
         ):
-            Artifact(known.images, 1, known.mean, known.std, known.class_names, {}, cast(Any, provenance)).write(path)
+            Artifact(golden.images, 1, golden.mean, golden.std, golden.class_names, {}, cast(Any, provenance)).write(
+                path
+            )
             assert reason in refusal("evaluate", path, *BRIEF)
 
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            (["--first", "0"], "--first cannot be 0: it must be at least 1"),
-            (["--best", "-1"], "--best cannot be -1: it must be at least 1"),
-            (["--epochs", "0"], "--epochs cannot be 0"),
-            (["--seed", "-1"], "--seed cannot be -1"),
+            (["--first", "0"], "--first is 0: it must be at least 1"),
+            (["--best", "-1"], "--best is -1: it must be at least 1"),
+            (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
+            (["--seed", "-1"], "--seed is -1: it must be at least 0"),
             (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
-            (["--device", "quantum"], "--device cannot be 'quantum'"),
-            (["--out", "nowhere/new"], "there is no folder"),
-            (["--out", str(GOLDEN)], "exists already: choose another --out, or add --force"),
+            (["--device", "quantum"], "--device is 'quantum', which this machine does not have. Choose cpu or auto."),
+            (["--out", "nowhere/new"], "There is no folder"),
+            (["--out", str(GOLDEN)], "exists already. Choose another --out, or set --force"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_reordering(self, refusal: Here, tmp_path: Path, condensed: Path, given: list[str], reason: str) -> None:
+    def test_reorder_refuses_impossible_flags(
+        self, refusal: Here, tmp_path: Path, condensed: Path, given: list[str], reason: str
+    ) -> None:
         assert reason in refusal("reorder", condensed, "--out", tmp_path / "new", *REORDER, *given)
 
 
 class TestInterrupt:
     """Ctrl-C, which a terminal sends to the whole group."""
 
-    def test_of_evaluating_in_processes(
+    def test_interrupting_evaluate_ends_its_workers(
         self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
     ) -> None:
         before = condensed.read_bytes()
@@ -201,7 +209,7 @@ class TestInterrupt:
         assert condensed.read_bytes() == before
         assert names(tmp_path) == {condensed.name}
 
-    def test_after_one_of_two_files_was_saved(
+    def test_interrupting_evaluate_keeps_saved_files(
         self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         second = tmp_path / "second.safetensors"
@@ -217,26 +225,26 @@ class TestInterrupt:
         with pytest.raises(SystemExit) as ended:
             cli.main(["evaluate", str(condensed), str(second), "--save", "--sizes", "1", "--workers", "1", *BRIEF])
         assert ended.value.code == 2
-        assert capfd.readouterr().err.splitlines()[-1] == "mipset: interrupted; kept the accuracies of set."
+        assert capfd.readouterr().err.splitlines()[-1] == "mipset: Interrupted; saved the accuracies of set."
         assert read(condensed).accuracy
         assert not read(second).accuracy
 
 
 class TestReorder:
-    def test_reordering(self, tmp_path: Path, condensed: Path, here: Here) -> None:
+    def test_reorder_writes_the_same_images_in_another_order(self, tmp_path: Path, condensed: Path, here: Here) -> None:
         old, new = read(condensed), tmp_path / "new.safetensors"
         printed = here("reorder", condensed, "--out", new, *REORDER)
         assert printed.startswith(f"{new}: the images of {condensed}, easiest first, ")
         assert printed.endswith(f"; next: mipset evaluate {condensed} {new}\n")
         assert printed.count("\n") == 1
-        found = read(new)
+        reordered = read(new)
         for c in range(10):
-            before, after = ([image.tobytes() for image in artifact.images[:, c]] for artifact in (old, found))
+            before, after = ([image.tobytes() for image in artifact.images[:, c]] for artifact in (old, reordered))
             assert sorted(after) == sorted(before)
-        assert not np.array_equal(found.images, old.images)
-        assert found.recipe == old.recipe
-        assert found.provenance["reordered"] == "yoco"
-        assert found.provenance["reordered_with"].endswith("; seed 0; best 1 of the first 2 epochs")
+        assert not np.array_equal(reordered.images, old.images)
+        assert reordered.recipe == old.recipe
+        assert reordered.provenance["reordered"] == "yoco"
+        assert reordered.provenance["reordered_with"].endswith("; seed 0; best 1 of the first 2 epochs")
         assert [line.split()[0] for line in here("evaluate", condensed, new, *BRIEF).splitlines()[2:]] == ["set", "new"]
         content = new.read_bytes()
         here("reorder", condensed, "--out", new, *REORDER, "--force", "--seed", 1)

@@ -16,31 +16,33 @@ URL = "https://example.org/set.safetensors"
 
 
 class TestRefusals:
-    def test_slicing(self, refusal: Here, tmp_path: Path) -> None:
+    def test_slice_refuses_impossible_commands(self, refusal: Here, tmp_path: Path) -> None:
         (tmp_path / "old").write_bytes(b"precious")
         for size in ("0", "4"):
             assert "choose from 1 to 3" in refusal("slice", GOLDEN, size, "--out", tmp_path / "new")
         assert "unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
         assert "old exists already" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "old")
-        assert "there is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
+        assert "There is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
         assert "`mipset fetch` gets what is at an address" in refusal("slice", URL, "1", "--out", tmp_path / "new")
 
     @pytest.mark.parametrize("verb", [["slice", "1"], ["grow", "--ipc", "4"], ["reorder"]])
-    def test_writing_a_file_over_itself(self, refusal: Here, condensed: Path, verb: list[str]) -> None:
+    def test_input_file_is_never_overwritten(self, refusal: Here, condensed: Path, verb: list[str]) -> None:
         name, *arguments = verb
-        said = refusal(name, condensed, *arguments, "--out", condensed, "--force")
-        assert "would overwrite the file itself: choose another name" in said
+        message = refusal(name, condensed, *arguments, "--out", condensed, "--force")
+        assert "would overwrite the file itself. Choose another name" in message
 
-    def test_showing(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
-        assert "there is no folder" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
+    def test_show_refuses_impossible_commands(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+        assert "There is no folder" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
         assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed, "--force")
         (tmp_path / "old").write_bytes(b"precious")
-        assert "old exists already: choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
+        assert "old exists already. Choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
         assert "`mipset fetch` gets what is at an address" in refusal("show", URL)
         assert "would overwrite the file itself" in refusal("show", condensed, "--svg", condensed, "--force")
-        assert "has no accuracy curve: `mipset evaluate" in refusal("show", condensed, "--svg", tmp_path / "x.svg")
+        assert "has no accuracy curve. Measure one with `mipset evaluate" in refusal(
+            "show", condensed, "--svg", tmp_path / "x.svg"
+        )
 
-    def test_showing_the_curve(self, here: Here, tmp_path: Path) -> None:
+    def test_show_svg_draws_the_curve(self, here: Here, tmp_path: Path) -> None:
         picture = tmp_path / "x.svg"
         assert here("show", GOLDEN, "--svg", picture) == f"{picture}: accuracy against images per class\n"
         points = read(GOLDEN).accuracy
@@ -50,7 +52,7 @@ class TestRefusals:
 
 
 class TestSlice:
-    def test_reads_no_more_than_it_writes(self, here: Here, tmp_path: Path) -> None:
+    def test_slice_reads_no_more_than_it_writes(self, here: Here, tmp_path: Path) -> None:
         damaged = bytearray(GOLDEN.read_bytes())
         damaged[-1] ^= 1
         (tmp_path / "set").write_bytes(damaged)
@@ -59,7 +61,7 @@ class TestSlice:
 
 
 class TestFullDisk:
-    def test_while_slicing(self, tmp_path: Path, condensed: Path) -> None:
+    def test_full_disk_leaves_no_file(self, tmp_path: Path, condensed: Path) -> None:
         process = run("slice", condensed, 2, "--out", "part", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "part cannot be written: File too large." in is_refused(process)
         process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
@@ -72,7 +74,7 @@ class TestFullDisk:
 
 
 class TestAudit:
-    def test_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+    def test_audit_lists_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
         file, picture = tmp_path / "set", tmp_path / "pairs.png"
         here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
         lines = here("audit", file, f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
@@ -83,16 +85,19 @@ class TestAudit:
         assert lines[6] == f"{picture}: each of them beside the real image"
         with Image.open(picture) as shown:
             assert shown.format == "PNG"
-        assert "--top cannot be 0" in refusal("audit", file, f"npz:{pets}", "--top", 0)
+        assert "--top is 0: it must be at least 1" in refusal("audit", file, f"npz:{pets}", "--top", 0)
         assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
-        assert "exists already: choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)
+        assert "exists already. Choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)
 
-    def test_whose_dataset_is_not_here(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
+    def test_audit_without_its_dataset_is_refused(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         file = tmp_path / "moved"
         for dataset, reason in (
-            (None, "does not say where its real images are: name DATASET behind the file."),
-            ("npz:far.npz", "was condensed from npz:far.npz: name npz:PATH behind the file to say where that is."),
-            ("fashion-mini", "than the one here: name fashion-mini behind the file to use this one."),
+            (None, "does not name its dataset: name DATASET after the file."),
+            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: name npz:PATH after the file."),
+            (
+                "fashion-mini",
+                "from another version of fashion-mini: name fashion-mini after the file to use the present one.",
+            ),
         ):
             replace(read(condensed), provenance={} if dataset is None else {"dataset": dataset}).write(file)
             assert reason in refusal("audit", file)

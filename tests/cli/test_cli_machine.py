@@ -1,4 +1,4 @@
-"""Which engine a verb computes with."""
+"""The flag --compile: which engine a verb computes with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mipset.nn.native import Kernels
 
 
 class TestCompile:
-    """Kernels of our own: who asks for them gets them, who does not is not kept waiting."""
+    """Compiled kernels are used if a user asks for them or if the work is long."""
 
     WIDE = ("--width", "16", "--train-precision", "bfloat16")
 
@@ -25,13 +25,13 @@ class TestCompile:
     def engine(self, path: Path) -> object:
         return read(path).provenance["engine"]
 
-    def test_on_and_off(self, here: Here, tmp_path: Path, pets: Path) -> None:
-        found = {}
+    def test_compile_on_off_and_auto(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        engines = {}
         for choice in ("on", "off", "auto"):
             out = tmp_path / choice
             here("condense", f"npz:{pets}", "--out", out, *TINY, *self.WIDE, "--compile", choice)
-            found[choice] = self.engine(out)
-        assert found == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
+            engines[choice] = self.engine(out)
+        assert engines == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
         on, off = (read(tmp_path / choice).images.astype(int) for choice in ("on", "off"))
         assert np.abs(on - off).max() <= 8
         for workers in ("1", "2"):
@@ -44,7 +44,7 @@ class TestCompile:
         here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
         assert self.engine(tmp_path / "x") == "compiled kernels"
 
-    def test_without_a_compiler(
+    def test_machine_without_a_compiler(
         self,
         refusal: Here,
         tmp_path: Path,
@@ -59,8 +59,8 @@ class TestCompile:
         with pytest.raises(SystemExit) as ended:
             cli.main(command)
         assert ended.value.code == 0
-        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset:")]
-        assert said == [
+        messages = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset:")]
+        assert messages == [
             "mipset: there is no C++ compiler (no-such-compiler) here: install g++; "
             "going on without, which is several times slower."
         ]
@@ -72,6 +72,6 @@ class TestCompile:
         assert ended.value.code == 0
         assert capfd.readouterr().err.count("no C++ compiler") == 1  # for two files
 
-    def test_dry_run_times_what_would_run(self, here: Here, pets: Path) -> None:
+    def test_dry_run_times_the_chosen_engine(self, here: Here, pets: Path) -> None:
         printed = here("condense", f"npz:{pets}", *TINY, "--dry-run", "--compile", "on")
         assert "(cpu, 1 thread, compiled kernels)" in str(printed)

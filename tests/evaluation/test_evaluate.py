@@ -1,3 +1,5 @@
+"""Evaluation: scores, curves, and the networks that are trained."""
+
 from __future__ import annotations
 
 import inspect
@@ -14,7 +16,7 @@ from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
 from mipset.evaluation.evaluate import Evaluation, Score, decoded
 from mipset.file.artifact import Artifact
 from mipset.nn.networks import ConvNet, DenseNet, ResNet, ResNetAP
-from mipset.settings.architecture import NETWORKS, Architecture
+from mipset.settings.architecture import Architecture
 from mipset.settings.protocol import PROTOCOLS, Protocol, protocol
 
 SHORT = Protocol(epochs=3, batch=16)
@@ -28,14 +30,14 @@ def artifact(toy: Dataset) -> Artifact:
     return Artifact(np.array(ranks), 1, toy.mean, toy.std, toy.class_names)
 
 
-def test_the_papers_protocol() -> None:
+def test_protocol_of_the_paper() -> None:
     p = PROTOCOLS["paper"]
     assert (p.epochs, p.batch, p.rate, p.momentum, p.decay, p.mix, p.drop) == (1000, 64, 0.01, 0.9, 5e-4, 0.5, 0.2)
     assert [int(share * p.epochs) for share in p.milestones] == [666, 833]
     assert p.augment == "color_crop_flip_scale_rotate"
 
 
-def test_unknown_and_impossible_protocols() -> None:
+def test_unknown_and_impossible_protocols_are_refused() -> None:
     with pytest.raises(SettingError, match="no protocol 'slow': choose paper or quick"):
         protocol("slow")
     with pytest.raises(SettingError, match="--epochs cannot be 0"):
@@ -44,21 +46,21 @@ def test_unknown_and_impossible_protocols() -> None:
     assert str(protocol("quick")) == "quick, 16 epochs, at least 100 steps"
 
 
-def test_scores_learn_and_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:
-    def found(sizes: list[int], networks: int, workers: int) -> dict[tuple[int, int], float]:
+def test_scores_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:
+    def accuracies(sizes: list[int], networks: int, workers: int) -> dict[tuple[int, int], float]:
         evaluation = Evaluation(artifact, toy, Protocol(epochs=40, batch=16, rate=0.05), SMALL)
-        made = evaluation.scores(sizes, networks, workers)
-        return {(score.size, score.network): score.accuracy for score in made}
+        scores = evaluation.scores(sizes, networks, workers)
+        return {(score.size, score.network): score.accuracy for score in scores}
 
-    together = found([2, 8], 2, workers=1)
+    together = accuracies([2, 8], 2, workers=1)
     assert set(together) == {(8, 0), (8, 1), (2, 0), (2, 1)}
-    assert found([2], 1, workers=1) == {(2, 0): together[2, 0]}
-    assert found([2, 8], 2, workers=2) == together
+    assert accuracies([2], 1, workers=1) == {(2, 0): together[2, 0]}
+    assert accuracies([2, 8], 2, workers=2) == together
     assert min(together[8, 0], together[8, 1]) > 60  # chance is 33
 
 
-def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
-    """Law 7: other test labels change what is counted, not what is learned."""
+def test_test_labels_do_not_change_what_is_learned(toy: Dataset, artifact: Artifact) -> None:
+    """No epoch and no setting is chosen with test images."""
 
     def right(labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
         data = Dataset(toy.name, toy.train, Split.of(toy.test.images, labels), toy.class_names, toy.mean, toy.std)
@@ -69,18 +71,18 @@ def test_test_images_choose_nothing(toy: Dataset, artifact: Artifact) -> None:
     assert sum(accuracies) == pytest.approx(100)  # each prediction is right under exactly one labelling
 
 
-def test_classes_are_told_by_their_names(toy: Dataset, artifact: Artifact) -> None:
-    """Whatever their order in the file and in the data."""
-    (known,) = Evaluation(artifact, toy, SHORT, SMALL).scores([8], networks=1)
+def test_classes_are_matched_by_name(toy: Dataset, artifact: Artifact) -> None:
+    """Their order in the file and in the data may differ."""
+    (score,) = Evaluation(artifact, toy, SHORT, SMALL).scores([8], networks=1)
     other = toy.with_class_order(("c", "a", "b"))
     evaluation = Evaluation(artifact, other, SHORT, SMALL)
-    assert evaluation.score(8, 0) == known
-    (point,) = evaluation.curve([known])
+    assert evaluation.score(8, 0) == score
+    (point,) = evaluation.curve([score])
     assert point.data == other.sha256, "of the data as they are"
 
 
-def test_training_images_are_those_of_the_file(toy: Dataset) -> None:
-    """Law 5: decoded from uint8, in the order of ranks and classes."""
+def test_training_images_are_decoded_from_the_file(toy: Dataset) -> None:
+    """They are decoded from uint8, ordered by rank, then by class."""
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 3, 12, 12)).astype(np.uint8)
     tiled = Artifact(images, 2, toy.mean, toy.std, toy.class_names)
     train = decoded(tiled, torch.device("cpu"))
@@ -89,10 +91,10 @@ def test_training_images_are_those_of_the_file(toy: Dataset) -> None:
     assert torch.equal(train.pixels[:12], decoded(tiled.prefix(1), torch.device("cpu")).pixels)
 
 
-def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
-    with pytest.raises(ArtifactError, match="no subset of size 9: choose from 1 to 8"):
+def test_impossible_evaluations_are_refused(toy: Dataset, artifact: Artifact) -> None:
+    with pytest.raises(ArtifactError, match=r"no subset of size 9\. Choose a size from 1 to 8"):
         list(Evaluation(artifact, toy).scores([9]))
-    with pytest.raises(SettingError, match="--networks cannot be 0"):
+    with pytest.raises(SettingError, match="`networks` is 0: it must be at least 1"):
         list(Evaluation(artifact, toy).scores([1], networks=0))
     small = Artifact(artifact.images[:, :, :, :8], 1, toy.mean, toy.std, toy.class_names)
     with pytest.raises(DataError, match="images of 3x8x12, but those of toy are 3x12x12: name the dataset that it was"):
@@ -100,7 +102,10 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
     for names, reason in (
         (("a", "b", "d"), "The file has the class 'd', but toy does not. Name the dataset"),
         (("a", "b"), "toy has the class 'c', but the file does not. Name the dataset"),
-        (("a", "b", "c", "c"), "The file has several classes with the same name, but all names in toy differ. Name the dataset"),
+        (
+            ("a", "b", "c", "c"),
+            "The file has several classes with the same name, but all names in toy differ. Name the dataset",
+        ),
     ):
         images = np.zeros((1, len(names), 3, 12, 12), np.uint8)
         with pytest.raises(DataError, match=reason):
@@ -109,7 +114,7 @@ def test_what_cannot_be_evaluated(toy: Dataset, artifact: Artifact) -> None:
         list(Evaluation(artifact, toy, Protocol(epochs=3, rate=1e20), SMALL).scores([1], networks=1))
 
 
-def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> None:
+def test_evaluation_uses_the_architecture_of_the_file(artifact: Artifact) -> None:
     assert Architecture.of(artifact.recipe) == Architecture("convnet", 128, 3)
     recipe = {"network": "convnet", "width": 9, "depth": 2}
     assert str(Architecture.of(recipe)) == "convnet-2, width 9"
@@ -127,11 +132,11 @@ def test_the_network_is_the_one_it_was_condensed_with(artifact: Artifact) -> Non
         ("densenet", "densenet-121, width 12"),
     ],
 )
-def test_a_network_by_its_name_alone(name: str, text: str) -> None:
+def test_each_network_has_a_default_width_and_depth(name: str, text: str) -> None:
     assert str(Architecture.named(name)) == text
 
 
-def test_defaults_are_those_of_the_networks_themselves() -> None:
+def test_architecture_defaults_equal_those_of_the_networks() -> None:
     assert Architecture() == Architecture.named("convnet")
     for name, kind in {"convnet": ConvNet, "resnet": ResNet, "resnet-ap": ResNetAP, "densenet": DenseNet}.items():
         given = inspect.signature(kind).parameters
@@ -148,23 +153,23 @@ def test_a_network_with_batch_norm_learns_from_a_set_whose_last_batch_is_one_ima
     assert score.accuracy > 60  # chance is 33
 
 
-def test_small_sets_are_trained_for_more_epochs_where_the_protocol_says_so() -> None:
+def test_small_sets_are_trained_for_more_epochs_until_least_steps() -> None:
     p = Protocol(epochs=25, batch=64, least_steps=150)
     assert [p.epochs_for(images) for images in (40, 64, 65, 400, 4000)] == [150, 150, 75, 25, 25]
     assert Protocol().epochs_for(40) == 1000
 
 
-def test_a_curve_has_mean_and_spread_over_networks(toy: Dataset, artifact: Artifact) -> None:
-    found = [Score(2, 1, 50.0), Score(1, 0, 30.0), Score(2, 0, 40.0), Score(1, 1, 31.0)]
+def test_curve_has_mean_and_deviation_over_networks(toy: Dataset, artifact: Artifact) -> None:
+    scores = [Score(2, 1, 50.0), Score(1, 0, 30.0), Score(2, 0, 40.0), Score(1, 1, 31.0)]
     evaluation = Evaluation(artifact, toy, SHORT, SMALL, seed=7)
-    points = evaluation.curve(found)
+    points = evaluation.curve(scores)
     assert [(p.size, p.mean, p.networks) for p in points] == [(1, 30.5, 2), (2, 45.0, 2)]
     assert points[1].std == pytest.approx(statistics.stdev([50.0, 40.0]))
     assert {(p.network, p.protocol, p.seed, p.data) for p in points} == {(str(SMALL), str(SHORT), 7, toy.sha256)}
-    assert evaluation.curve(found[:1])[0].std == 0
+    assert evaluation.curve(scores[:1])[0].std == 0
 
 
-def test_workers_leave_other_processes_alone(toy: Dataset, artifact: Artifact) -> None:
+def test_ending_workers_leaves_other_processes_alone(toy: Dataset, artifact: Artifact) -> None:
     bystander = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
     bystander.start()
     try:

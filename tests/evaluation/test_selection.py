@@ -53,7 +53,7 @@ def cloud(count: int, seed: int, kinds: int = 0) -> Tensor:
 
 class TestOrders:
     @given(counts, counts, seeds, st.integers(0, 3))
-    def test_are_distinct_and_nested(self, count: int, n: int, seed: int, kinds: int) -> None:
+    def test_orders_are_distinct_and_nested(self, count: int, n: int, seed: int, kinds: int) -> None:
         """Also where images are copies of each other."""
         points = cloud(count, seed, kinds)
         orders: list[Callable[[int], Tensor]] = [
@@ -71,7 +71,7 @@ class TestOrders:
         assert len(orders) == 9
 
     @given(counts, seeds)
-    def test_herding_takes_the_best_addition(self, count: int, seed: int) -> None:
+    def test_herding_selects_the_best_addition(self, count: int, seed: int) -> None:
         points = cloud(count, seed)
         order = herding(points, count).tolist()
         for size in range(count):
@@ -86,7 +86,7 @@ class TestOrders:
         assert herding(torch.tensor([0.0, 1.0, 4.0, 7.0])[:, None], 4).tolist() == [2, 1, 3, 0]
 
     @given(counts, seeds)
-    def test_k_center_takes_the_farthest(self, count: int, seed: int) -> None:
+    def test_k_center_selects_the_farthest_image(self, count: int, seed: int) -> None:
         points = cloud(count, seed)
         order = k_center(points, count).tolist()
         from_mean = (points - points.mean(dim=0)).norm(dim=1)
@@ -103,11 +103,11 @@ class TestOrders:
         assert k_center(torch.tensor([0.0, 1.0, 4.0, 10.0])[:, None], 4).tolist() == [2, 3, 0, 1]
 
     @pytest.mark.parametrize("n", [0, -1, 5])
-    def test_of_more_images_than_there_are_or_of_none(self, n: int) -> None:
-        with pytest.raises(SettingError, match=f"{n} of 4 images cannot be chosen: choose from 1 to 4"):
+    def test_selecting_no_image_or_too_many_is_refused(self, n: int) -> None:
+        with pytest.raises(SettingError, match=f"{n} of 4 images cannot be selected: the number must be from 1 to 4"):
             random_order(4, n, 0, 0)
         for order in (herding, k_center):
-            with pytest.raises(SettingError, match="choose from 1 to 4"):
+            with pytest.raises(SettingError, match="must be from 1 to 4"):
                 order(cloud(4, 0), n)
 
 
@@ -139,7 +139,7 @@ def orders_by_hand(name: str, r: Recipe, data: Dataset) -> list[Tensor]:
 class TestSelect:
     @pytest.mark.parametrize("name", SELECTIONS)
     @pytest.mark.parametrize(("factor", "ipc"), [(1, 5), (2, 3), (4, 1)])
-    def test_decoded_images_are_those_of_the_order_made_coarser(
+    def test_training_images_are_selected_images_made_coarser(
         self, toy: Dataset, recipe: Recipe, name: str, factor: int, ipc: int
     ) -> None:
         r = recipe.replace(factor=factor, ipc=ipc)
@@ -161,7 +161,7 @@ class TestSelect:
         made = [select(name, recipe.replace(seed=seed), toy, CPU) for name in SELECTIONS for seed in (0, 1)]
         assert len({artifact.images.tobytes() for artifact in made}) == 6
 
-    def test_a_file_says_what_a_condensed_one_says(self, toy: Dataset, recipe: Recipe) -> None:
+    def test_selection_has_the_recipe_and_provenance_of_a_condensed_set(self, toy: Dataset, recipe: Recipe) -> None:
         *_, step = condense(assemble(recipe, toy))
         origin: Provenance = {"size": None, "split_seed": 4}
         condensed, selected = pack(step, recipe, toy, origin), select("herding", recipe, toy, CPU, origin=origin)
@@ -173,26 +173,28 @@ class TestSelect:
 
     @pytest.mark.parametrize("name", SELECTIONS)
     @pytest.mark.parametrize("init", ["mix", "noise"])
-    def test_images_are_real_whatever_a_condensation_starts_from(
-        self, toy: Dataset, recipe: Recipe, name: str, init: str
-    ) -> None:
+    def test_selected_images_are_real_for_every_init(self, toy: Dataset, recipe: Recipe, name: str, init: str) -> None:
         found = select(name, recipe.replace(init=init), toy, CPU)
         np.testing.assert_array_equal(found.images, select(name, recipe, toy, CPU).images)
         with pytest.raises(SettingError, match="class 'a' has 20 training images, but --ipc 6 with --factor 2"):
             select(name, recipe.replace(init=init, ipc=6), toy, CPU)
 
-    def test_what_cannot_be_selected(self, toy: Dataset, recipe: Recipe) -> None:
-        with pytest.raises(SettingError, match="no selection 'best': choose random, herding or k-center"):
+    def test_unknown_selection_and_diverging_network_are_refused(self, toy: Dataset, recipe: Recipe) -> None:
+        with pytest.raises(SettingError, match=r"no selection 'best'\. Choose random, herding or k-center"):
             select("best", recipe, toy, CPU)
-        with pytest.raises(DivergedError, match="try a smaller --network-lr"):
+        with pytest.raises(DivergedError, match="Choose a smaller `network_lr`"):
             select("herding", recipe.replace(network_lr=1e30), toy, CPU)
 
     @pytest.mark.parametrize(("name", "parts"), [("random", 3), ("herding", 7)])
-    def test_progress_goes_up_to_one(self, toy: Dataset, recipe: Recipe, name: str, parts: int) -> None:
+    def test_selecting_reports_every_iteration_and_class(
+        self, toy: Dataset, recipe: Recipe, name: str, parts: int
+    ) -> None:
         """A part for each of three classes, and where a network learns, for each of 2 x 2 iterations."""
-        shares: list[float] = []
-        select(name, recipe, toy, CPU, progress=shares.append)
-        assert shares == pytest.approx([part / parts for part in range(1, parts + 1)])
+        reports: list[tuple[str, float, float]] = []
+        select(name, recipe, toy, CPU, report=lambda *given: reports.append(given))
+        assert [(done, total) for _, done, total in reports] == [(part, parts) for part in range(1, parts + 1)]
+        stages = ["training a network"] * (parts - 3) + ["selecting images"] * 3
+        assert [stage for stage, *_ in reports] == stages
 
 
 def noise(*shape: int, seed: int) -> npt.NDArray[np.uint8]:
@@ -267,11 +269,11 @@ class TestEasiestFirst:
 
 
 class TestScores:
-    def test_an_error_is_the_distance_from_the_label(self) -> None:
+    def test_prediction_error_is_the_distance_from_the_label(self) -> None:
         scores = torch.tensor([[99.0, 0.0], [99.0, 0.0], [1.0, 1.0]])
         assert prediction_errors(scores, torch.tensor([0, 1, 1])).tolist() == pytest.approx([0, 2**0.5, 0.5**0.5])
 
-    def test_errors_count_where_most_images_are_right_and_earlier_among_equals(self) -> None:
+    def test_errors_are_summed_over_the_epochs_with_most_correct_images(self) -> None:
         errors = torch.tensor([[1.0, 0.0], [2.0, 1.0], [4.0, 0.0], [8.0, 1.0]])
         right = torch.tensor([3, 5, 3, 4])
         assert sum_over_best(errors, right, 1).tolist() == [2, 1]
@@ -304,14 +306,14 @@ def mislabelled() -> Artifact:
 
 
 class TestReorder:
-    def test_what_is_hard_to_learn_comes_last(self, mislabelled: Artifact) -> None:
+    def test_mislabelled_images_come_last(self, mislabelled: Artifact) -> None:
         found = reorder(mislabelled, Protocol(epochs=30, batch=16, rate=0.05), 0, CPU)
         for c in range(3):
             before, after = (tiles_of_class(artifact.images, 2, c) for artifact in (mislabelled, found))
             assert set(after[-len(WRONG) :]) == {before[place] for place in WRONG}
             assert sorted(after) == sorted(before)
 
-    def test_only_order_origin_and_accuracy_change(self, mislabelled: Artifact) -> None:
+    def test_reordering_changes_only_order_provenance_and_accuracy(self, mislabelled: Artifact) -> None:
         found = reorder(mislabelled, SHORT, 3, CPU, first=2, best=1)
         assert found.accuracy == ()
         assert found.provenance == {
@@ -323,31 +325,31 @@ class TestReorder:
             assert getattr(found, name) == getattr(mislabelled, name)
         assert found.to_bytes()
 
-    def test_the_seed_decides(self, mislabelled: Artifact) -> None:
+    def test_reordering_depends_on_the_seed(self, mislabelled: Artifact) -> None:
         first, again, other = (reorder(mislabelled, SHORT, seed, CPU).images for seed in (0, 0, 1))
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
 
     @pytest.mark.parametrize(("first", "epochs"), [(1, 1), (3, 3), (4, 4), (100, 4)])
-    def test_the_network_learns_for_the_first_epochs_or_for_all(
+    def test_reordering_trains_for_the_first_epochs_or_for_all(
         self, mislabelled: Artifact, first: int, epochs: int
     ) -> None:
-        shares: list[float] = []
-        found = reorder(mislabelled, SHORT, 0, CPU, first=first, progress=shares.append)
-        assert shares == pytest.approx([epoch / epochs for epoch in range(1, epochs + 1)])
+        reports: list[tuple[str, float, float]] = []
+        reordered = reorder(mislabelled, SHORT, 0, CPU, first=first, report=lambda *given: reports.append(given))
+        assert reports == [(f"epoch {epoch} of {epochs}", epoch, epochs) for epoch in range(1, epochs + 1)]
         if first > 4:
-            np.testing.assert_array_equal(found.images, reorder(mislabelled, SHORT, 0, CPU, first=4).images)
+            np.testing.assert_array_equal(reordered.images, reorder(mislabelled, SHORT, 0, CPU, first=4).images)
 
-    def test_the_network_is_the_one_it_was_condensed_with(self, mislabelled: Artifact) -> None:
+    def test_reordering_uses_the_architecture_of_the_file(self, mislabelled: Artifact) -> None:
         deep = replace(mislabelled, recipe={**mislabelled.recipe, "depth": 9})
         assert Architecture.of(deep.recipe).depth == 9
         with pytest.raises(SettingError, match="choose a smaller --depth"):
             reorder(deep, SHORT, 0, CPU)
 
-    def test_what_cannot_be(self, mislabelled: Artifact) -> None:
-        with pytest.raises(SettingError, match="--first cannot be 0: it must be at least 1"):
+    def test_reordering_refuses_impossible_settings(self, mislabelled: Artifact) -> None:
+        with pytest.raises(SettingError, match="`first` is 0: it must be at least 1"):
             reorder(mislabelled, SHORT, 0, CPU, first=0)
-        with pytest.raises(SettingError, match="--best cannot be -1: it must be at least 1"):
+        with pytest.raises(SettingError, match="`best` is -1: it must be at least 1"):
             reorder(mislabelled, SHORT, 0, CPU, best=-1)
-        with pytest.raises(DivergedError, match="try another --protocol"):
+        with pytest.raises(DivergedError, match="Choose another `protocol`"):
             reorder(mislabelled, replace(SHORT, rate=1e20), 0, CPU)
