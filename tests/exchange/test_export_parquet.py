@@ -1,0 +1,76 @@
+"""Export to Parquet, read back with Hugging Face datasets and pyarrow."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from PIL import Image
+
+from mipset.errors import MissingExtraError
+from mipset.exchange.exports import export, parquet
+from mipset.exchange.exports.names import distinct_names
+from tiny_sets import FEW_EXAMPLES, any_names, image_list_of, noise_set, paths_below, pixels_of
+
+
+@pytest.fixture(scope="module")
+def hugging_face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """Hugging Face `datasets`, kept from the network and from the user's own cache."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("HF_HUB_OFFLINE", "1")
+        environment.setenv("HF_HOME", str(tmp_path_factory.mktemp("hugging_face")))
+        datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+        datasets.disable_progress_bars()
+        yield datasets
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_hugging_face_opens_a_parquet_export(tmp_path: Path, hugging_face: Any, channels: int, mode: str) -> None:
+    given, out = noise_set(channels), tmp_path / "set.parquet"
+    export(given, "parquet", out)
+    rows = hugging_face.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert rows.features == hugging_face.Features(
+        {"image": hugging_face.Image(), "label": hugging_face.ClassLabel(names=["cat", "dög"])}
+    )
+    assert rows["label"][:] == [0, 1, 0, 1, 0, 1]
+    for row, expected in zip(rows, image_list_of(given), strict=True):
+        assert row["image"].mode == mode
+        np.testing.assert_array_equal(pixels_of(row["image"]), expected)
+
+
+@FEW_EXAMPLES
+@given(class_names=any_names)
+def test_hugging_face_accepts_any_class_names_of_a_parquet_export(hugging_face: Any, class_names: list[str]) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pq.read_table(io.BytesIO(parquet.file_content(noise_set(1, tuple(class_names)))))
+    features = hugging_face.Features.from_arrow_schema(table.schema)
+    assert features["label"].names == distinct_names(class_names)
+    kept = json.loads(table.schema.metadata[b"mipset"])
+    assert [entry["name"] for entry in kept["classes"]] == class_names
+    assert kept["factor"] == 2
+
+
+def test_pyarrow_opens_a_parquet_export() -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    given = noise_set()
+    table = pq.read_table(io.BytesIO(parquet.file_content(given)))
+    assert table.column("label").to_pylist() == [0, 1, 0, 1, 0, 1]
+    rows = table.column("image").to_pylist()
+    assert [row["path"] for row in rows][:3] == ["0-cat/0000.png", "1-dog/0000.png", "0-cat/0001.png"]
+    with Image.open(io.BytesIO(rows[1]["bytes"])) as picture:
+        np.testing.assert_array_equal(pixels_of(picture), given.images[0, 1])
+
+
+def test_parquet_export_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r'needs pyarrow, .* run pip install "mipset\[export\]"\.$'):
+        export(noise_set(), "parquet", tmp_path / "set.parquet")
+    assert paths_below(tmp_path) == set()

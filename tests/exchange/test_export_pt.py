@@ -1,0 +1,44 @@
+"""Export to pt, read back with torch."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from mipset.errors import MissingExtraError
+from mipset.exchange.exports import export, pt
+from tiny_sets import any_names, image_list_of, noise_set
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_torch_opens_a_pt_export(tmp_path: Path, channels: int) -> None:
+    given = noise_set(channels)
+    export(given, "pt", tmp_path / "set.pt")
+    found = torch.load(tmp_path / "set.pt", weights_only=True)
+    assert set(found) == {"images", "labels", "class_names", "mean", "std", "factor"}
+    np.testing.assert_array_equal(found["images"].numpy(), image_list_of(given))
+    assert found["images"].dtype == torch.uint8
+    assert found["labels"].tolist() == [0, 1, 0, 1, 0, 1]
+    assert found["labels"].dtype == torch.int64
+    assert found["class_names"] == ["cat", "dög"]
+    assert found["mean"] == list(given.mean)
+    assert found["std"] == list(given.std)
+    assert found["factor"] == 2
+
+
+@given(any_names)
+def test_pt_export_keeps_class_names(class_names: list[str]) -> None:
+    content = io.BytesIO(pt.file_content(noise_set(1, tuple(class_names), size=(4, 4))))
+    assert torch.load(content, weights_only=True)["class_names"] == class_names
+
+
+def test_pt_export_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "mipset\[condense\]"'):
+        pt.file_content(noise_set())
