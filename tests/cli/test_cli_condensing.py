@@ -50,7 +50,7 @@ class TestRecipeChoice:
         return condensing.recipe_of(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
 
     def test_recipe_is_chosen_by_dataset(self) -> None:
-        assert self.recipe_for("fashion-mini") == RECIPES["demo"].recipe
+        assert self.recipe_for("fashion-mini") == RECIPES["fashion-mini-cpu"].recipe
         assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
         assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
 

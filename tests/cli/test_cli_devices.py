@@ -21,7 +21,7 @@ class TestDevice:
     def published(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[web.Server]:
         """A file of three ranks on a server, of which two sizes were measured."""
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        monkeypatch.setattr("mipset.device.remote.PAUSE", 0.0)
+        monkeypatch.setattr("mipset.io.http.PAUSE", 0.0)
         monkeypatch.chdir(tmp_path)
         with web.serving(GOLDEN.read_bytes()) as server:
             yield server
@@ -75,19 +75,25 @@ class TestDevice:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            (["--bytes", "100"], "not even one image per class fits: its file has 992 B, and there is room for 100 B"),
+            (
+                ["--bytes", "100"],
+                "Not even one image per class fits: its file needs 992 B, and the limit is 100 B. Raise the limit.",
+            ),
             (["--bytes", "many"], "--bytes: 'many' is not a number of bytes such as 512, 30kB or 3MB"),
-            (["--bytes", "0"], "bytes cannot be 0: it must be a number above 0"),
-            (["--memory", "1kB"], "of memory, and there are 1.0 kB"),
+            (["--bytes", "0"], "--bytes is 0: it must be a number from 1e-30 to 1e+30"),
+            (["--memory", "1kB"], "of memory, and the limit is 1.0 kB"),
             (["--seconds", "1"], "--seconds needs --throughput"),
-            (["--seconds", "1", "--throughput", "1"], "does not say for how many epochs to train: give epochs"),
-            (["--seconds", "nan", "--throughput", "1"], "seconds cannot be nan"),
-            (["--seconds", "1", "--throughput", "1", "--epochs", "1"], "training takes 8 s, and there are 1"),
-            (["--epochs", "0"], "epochs cannot be 0"),
-            (["--batch", "-1"], "batch cannot be -1"),
-            (["--batch", "1" + "0" * 400], "batch cannot be so large"),
-            (["--epochs", "1" + "0" * 400, "--throughput", "1"], "epochs cannot be so large"),
-            (["--throughput", "1e-320", "--epochs", "1"], "throughput cannot be "),
+            (["--seconds", "1", "--throughput", "1"], "does not tell for how many epochs to train. Give --epochs."),
+            (["--seconds", "nan", "--throughput", "1"], "--seconds is nan: it must be a number"),
+            (["--seconds", "1", "--throughput", "1", "--epochs", "1"], "training takes 8 s, and the limit is 1 s"),
+            (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
+            (["--batch", "-1"], "--batch is -1: it must be at least 1"),
+            (["--batch", "1" + "0" * 400], "--batch is too large: it must be from 1 to 1e+09"),
+            (["--epochs", "1" + "0" * 400, "--throughput", "1"], "--epochs is too large: it must be from 1 to 1e+09"),
+            (
+                ["--throughput", "1e-320", "--epochs", "1"],
+                "--throughput is 1e-320: it must be a number from 1e-30 to 1e+30",
+            ),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
@@ -102,7 +108,7 @@ class TestDevice:
     ) -> None:
         fetch = ["fetch", published.url, "--out", tmp_path / "new"]
         for size in (0, 4):
-            assert f"there is no subset of size {size}: choose from 1 to 3" in refusal(*fetch, "--ipc", size)
+            assert f"There is no subset of size {size}. Choose a size from 1 to 3." in refusal(*fetch, "--ipc", size)
         assert "--ipc and --bytes both limit how much to fetch" in refusal(*fetch, "--ipc", 1, "--bytes", 1)
         assert "--batch is -3: it must be at least 1" in refusal(*fetch, "--ipc", 1, "--batch", -3)
         (tmp_path / "old").write_bytes(b"precious")
@@ -112,8 +118,8 @@ class TestDevice:
         published.always = lambda handler: handler.start > 100 and web.hanging_up(handler)  # once it has the header
         assert "4 times in a row" in refusal(*fetch)
         published.always = web.with_status(404)
-        assert "the server answered 404 Not Found to http://127" in refusal(*fetch)
-        assert "there is no file nothing" in refusal("plan", "nothing")
+        assert "cannot be read: the server answered 404 Not Found. Check the address." in refusal(*fetch)
+        assert "There is no file nothing" in refusal("plan", "nothing")
         assert "begins with http or https" in refusal("plan", "ftp://example.org/x")
 
     def test_fetch_never_overwrites_its_source(self, refusal: Here, condensed: Path) -> None:
@@ -127,12 +133,12 @@ class TestDevice:
         header = len(published.content) - 3 * 40
         breaks: list[web.Fault] = [lambda _: False, lambda _: False, web.closing_after(90), *[web.hanging_up] * 3]
         published.faults = list(breaks)
-        assert "4 times in a row; try again later." in refusal(*fetch)
+        assert "4 times in a row. Try again later." in refusal(*fetch)
         published.faults = list(breaks)
         (tmp_path / "ranks").mkdir()
         with pytest.raises(SystemExit):
             cli.main([*fetch, "--cache", "ranks"])
-        assert f"try again later (what had arrived is kept in {tmp_path / 'ranks'}).\n" in capfd.readouterr().err
+        assert f"Try again later. The images that arrived are kept in {tmp_path / 'ranks'}.\n" in capfd.readouterr().err
         assert len(names(tmp_path / "ranks")) == 2
         published.faults.clear()
         published.sent = 0
@@ -146,14 +152,13 @@ class TestDevice:
         assert printed.endswith("accuracy  50.0 % (one network; convnet?[2J; protocol quick?size      999 of 999)\n")
 
     def test_slow_download_shows_a_bar(
-        self, published: web.Server, here: Here, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+        self, published: web.Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr("mipset.display.progress.SILENT_SECONDS", 0.0)
         monkeypatch.setattr("mipset.display.progress.LOG_SECONDS", 0.0)
-        lines: list[str] = []
-        monkeypatch.setattr("mipset.display.progress.Progress._draw", lambda bar, now: lines.append(bar.line(now)))
         published.always = web.at_most(100)
-        here("fetch", published.url, "--out", "part")
-        assert lines[0].startswith("fetching ")
+        with pytest.raises(SystemExit):
+            cli.main(["fetch", published.url, "--out", "part"])
+        lines = capfd.readouterr().err.splitlines()
+        assert lines[0].startswith("reading ")
         assert "100%" in lines[-1]
-        assert capfd.readouterr().err == ""

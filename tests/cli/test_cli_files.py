@@ -19,11 +19,13 @@ class TestRefusals:
     def test_slice_refuses_impossible_commands(self, refusal: Here, tmp_path: Path) -> None:
         (tmp_path / "old").write_bytes(b"precious")
         for size in ("0", "4"):
-            assert "choose from 1 to 3" in refusal("slice", GOLDEN, size, "--out", tmp_path / "new")
-        assert "unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
+            assert "Choose a size from 1 to 3" in refusal("slice", GOLDEN, size, "--out", tmp_path / "new")
+        assert "Unrecognized" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "new", "-1")
         assert "old exists already" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "old")
         assert "There is no folder" in refusal("slice", GOLDEN, "1", "--out", tmp_path / "nowhere" / "new")
-        assert "`mipset fetch` gets what is at an address" in refusal("slice", URL, "1", "--out", tmp_path / "new")
+        assert "`mipset fetch` downloads a file from an address" in refusal(
+            "slice", URL, "1", "--out", tmp_path / "new"
+        )
 
     @pytest.mark.parametrize("verb", [["slice", "1"], ["grow", "--ipc", "4"], ["reorder"]])
     def test_input_file_is_never_overwritten(self, refusal: Here, condensed: Path, verb: list[str]) -> None:
@@ -36,7 +38,7 @@ class TestRefusals:
         assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed, "--force")
         (tmp_path / "old").write_bytes(b"precious")
         assert "old exists already. Choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
-        assert "`mipset fetch` gets what is at an address" in refusal("show", URL)
+        assert "`mipset fetch` downloads a file from an address" in refusal("show", URL)
         assert "would overwrite the file itself" in refusal("show", condensed, "--svg", condensed, "--force")
         assert "has no accuracy curve. Measure one with `mipset evaluate" in refusal(
             "show", condensed, "--svg", tmp_path / "x.svg"
