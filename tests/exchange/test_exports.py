@@ -78,7 +78,10 @@ def test_picture_exports_without_pillow_say_what_to_install(
 
 
 def test_unknown_export_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"^`to` is 'gif': there is no such format\. Choose png, npz, parquet, webdataset, pt or c\.$"):
+    with pytest.raises(
+        SettingError,
+        match=r"^`to` is 'gif': there is no such format\. Choose png, npz, parquet, webdataset, pt or c\.$",
+    ):
         export(noise_set(), "gif", tmp_path / "out")
 
 
