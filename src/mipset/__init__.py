@@ -1,13 +1,33 @@
-"""mipset: condense a labelled image set once; every prefix of the result is a training set.
+"""mipset condenses a labelled image set into a few images per class. Every prefix of the result is a training set.
 
-    load        a real dataset by name            recipe, Recipe   settings
-    assemble    the parts of a condensation       condense         Algorithm 1; yields every step
-    pack        a step as an Artifact
-    read        a written file                    Artifact         what a file holds, `.prefix(n)`, `.write(path)`
-    Evaluation  train and test every size         protocol         how: "quick" or "paper"
+Condense a dataset, write the file, and test two of its sizes:
 
-`from mipset import device` is for where a file is used: prefixes over HTTP, batches, what fits.
-Opening a file needs numpy only. Names that need torch are imported when they are first used.
+    import mipset
+
+    data = mipset.load("fashion-mini")
+    recipe = mipset.recipe("demo", policy="every-prefix")
+    for step in mipset.condense(mipset.assemble(recipe, data)):
+        print(f"{step.share:.0%} done, loss {step.loss:.3g}")
+    mipset.pack(step, recipe, data).write("fashion.safetensors")
+
+    artifact = mipset.read("fashion.safetensors")
+    small = artifact.prefix(1)  # one image per class
+    for score in mipset.Evaluation(artifact, data).scores(sizes=[1, 10]):
+        print(score.size, score.accuracy)
+
+What is here:
+
+    load, Dataset               a real dataset, by name or from files
+    recipe, Recipe              all settings of a condensation: a named set of them, and the class
+    assemble, condense          the parts of Algorithm 1, and the run, which yields every step
+    pack, read, Artifact        a condensed set as it is written to a file: make it, read it, cut it, write it
+    Evaluation, Score           train networks on every size and test them
+    protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
+    MipsetError                 the base of all errors; `mipset.errors` lists them
+
+`from mipset import device` is for the device that uses a file: it plans what fits, downloads a prefix and makes batches.
+
+`import mipset` needs numpy only. Names that need torch import it when they are first used.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ def duration(seconds: float) -> str:
 
 def byte_count(count: int) -> str:
     """`512 B`, `30.7 kB`, `3.1 MB`, `1.0 GB`."""
-    for unit, size in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
+    for unit, length in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
     return f"{count} B"
 
 
@@ -34,5 +34,5 @@ def flop_count(count: int) -> str:
 
 
 def spread(mean: float, std: float, networks: int, sign: str = "± ") -> str:
-    """`60.0 ± 1.2`, or `60.0` where there was but one network, whose accuracy has no spread."""
+    """`60.0 ± 1.2`, or `60.0` for one network, whose accuracy has no spread."""
     return f"{mean:.1f} {sign}{std:.1f}" if networks > 1 else f"{mean:.1f}"

@@ -72,10 +72,10 @@ def _noise(r: Recipe, data: Dataset) -> Tensor:
 
 # A policy is made from the recipe and, for each class, the smallest size that can still change.
 POLICIES: Mapping[str, Callable[[Recipe, Sequence[int]], Policy]] = {
-    "baseline-c": lambda r, least: BaselineC(r.ipc),
+    "baseline-c": lambda r, _: BaselineC(r.ipc),
     "mdc": _mdc_of_all_classes,
     "mdc-per-class": _mdc_of_each_class,
-    "every-prefix": lambda r, least: EveryPrefix(r.size_weights, balanced=BALANCED[r.steps]),
+    "every-prefix": lambda r, _: EveryPrefix(r.size_weights, balanced=BALANCED[r.steps]),
 }
 FREEZE_RULES: Mapping[str, FreezeRule] = {
     "ratchet": Ratchet(),
@@ -83,8 +83,8 @@ FREEZE_RULES: Mapping[str, FreezeRule] = {
     "never": NeverFreeze(),
 }
 METRICS: Mapping[str, Callable[[Recipe, Build, Images], Metric]] = {
-    "feature": lambda r, build, real: FeatureDistance(r.ipc, DISTANCES[r.distance]),
-    "gradient": lambda r, build, real: GradientDistance(),
+    "feature": lambda r, *_: FeatureDistance(r.ipc, DISTANCES[r.distance]),
+    "gradient": lambda *_: GradientDistance(),
     "accuracy": _accuracy,
 }
 DISTANCES: Mapping[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}

@@ -1,7 +1,7 @@
-"""Going on later: everything a run remembers between two outer iterations, in one small file.
+"""Checkpoints: the state of a run between two outer iterations, in one small file.
 
-Randomness is addressed, so pixels, their momentum, what policy and learner remember, and the number of the iteration
-are all there is. Tensors and plain values only; nothing in the file is executed.
+Every random draw has an address, so the state is small: pixels and their momentum, the states of policy and learner,
+and the number of the iteration. The file holds tensors, numbers and lists; nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ SECONDS = 30.0  # between two checkpoints
 
 @dataclass
 class CheckpointedRun:
-    """A run that leaves a checkpoint in `path` now and then, and goes on from the one that it finds there."""
+    """A run that writes a checkpoint to `path` every 30 seconds, and can resume from it."""
 
     path: Path
     parts: Parts
     recipe: Recipe
-    sources: str  # tells the data apart
+    sources: str  # identifies the data
     engine: str = ""
     done: int = 0  # outer iterations that the checkpoint holds
-    _before: float = 0.0
+    _seconds_before: float = 0.0
     _start: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken, in all processes that shared in it one after the other."""
-        return self._before + time.monotonic() - self._start
+        """The duration of the run, with the time before it was resumed."""
+        return self._seconds_before + time.monotonic() - self._start
 
     def resume(self) -> None:
-        """Put the parts where the checkpoint was."""
-        self.done, self._before = resume(self.path, self.parts, self.recipe, self.sources, self.engine)
+        """Restore the parts from the checkpoint."""
+        self.done, self._seconds_before = resume(self.path, self.parts, self.recipe, self.sources, self.engine)
         self._start = time.monotonic()
 
     def steps(self) -> Iterator[Step]:
-        """What is left of the run."""
+        """The rest of the run."""
         for step in condense(self.parts, self.done):
-            yield step  # whoever keeps something of it has done so before the checkpoint says that it is over
+            yield step  # before the checkpoint: the caller must have what it needs of an iteration that is done
             if step.outer_done and step.t < self.recipe.outer:
-                self._see(step)
+                self._save_if_due(step)
 
-    def _see(self, step: Step) -> None:
+    def _save_if_due(self, step: Step) -> None:
         team = self.parts.team
         if team.leads and time.monotonic() - self._saved > SECONDS:
             save(self.path, step, self.recipe, self.sources, self.engine, self.seconds)
             self.done, self._saved = step.t, time.monotonic()
-        self.done = int(team.first(str(self.done).encode))  # any process may have to say it
+        self.done = int(team.first(str(self.done).encode))  # every process may have to print it
 
 
 def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "", seconds: float = 0.0) -> None:
-    """Write where the run stands after the outer iteration that `step` closes; `sources` tells the data apart."""
+    """Write the state of the run after the outer iteration that `step` ends; `sources` identifies the data."""
     content = {
         "recipe": asdict(recipe),
         "sources": sources,
@@ -77,43 +77,52 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "",
     try:
         write_whole(path, lambda stream: torch.save(content, stream))
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        raise ArtifactError(f"the checkpoint {path} cannot be written: {error}.") from error
+        raise ArtifactError(
+            f"The checkpoint {path} cannot be written ({error}). Free some space, or choose another folder."
+        ) from error
 
 
 def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> tuple[int, float]:
-    """Put `parts` where the checkpoint was, and say how many outer iterations are done and how long they took.
+    """Restore `parts` from a checkpoint; gives the number of outer iterations that are done and their seconds.
 
-    One process of a team needs to see the file; how many there were when it was written does not matter.
+    Only the leading process of a team needs the file. The team may have another number of processes than before.
     """
     try:
         written = parts.team.first(path.read_bytes)
     except FileNotFoundError as error:
-        raise ArtifactError(f"there is no checkpoint {path} to resume: leave out --resume to start.") from error
+        raise ArtifactError(f"There is no checkpoint {path}. Start without `resume`.") from error
     except OSError as error:
-        raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
+        raise ArtifactError(_unreadable(path)) from error
     try:
         content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
-        was, made_from, done = dict(content["recipe"]), content["sources"], int(content["done"])
+        saved_recipe, saved_sources, done = dict(content["recipe"]), content["sources"], int(content["done"])
         seconds = float(content["seconds"])
         pixels, velocity = content["pixels"], content["velocity"]
-        policy, learner, made_by = content["policy"], content["learner"], content["engine"]
-    except Exception as error:  # torch raises whatever broken bytes lead it to
-        raise ArtifactError(f"the checkpoint {path} cannot be read: leave out --resume to start anew.") from error
+        policy, learner, saved_engine = content["policy"], content["learner"], content["engine"]
+    except Exception as error:  # damaged bytes make torch raise errors of any type
+        raise ArtifactError(_unreadable(path)) from error
     for name, value in asdict(recipe).items():
-        if was.get(name) != value:
+        if saved_recipe.get(name) != value:
             raise SettingError(
-                f"the checkpoint {path} was made with `{name}` {was.get(name)}, not {value}: "
-                f"use the same settings, or leave out --resume to start anew."
+                f"The checkpoint {path} was made with `{name}` {saved_recipe.get(name)}, not {value}. "
+                f"Use the same settings, or delete the checkpoint to start again."
             )
-    if made_by != engine:
+    if saved_engine != engine:
         raise SettingError(
-            f"the checkpoint {path} was made by {made_by}, not by {engine}: use the same --compile (on or off), "
-            f"or leave out --resume to start anew."
+            f"The checkpoint {path} was made with {saved_engine}, not with {engine}. "
+            f"Use the same `compile` (on or off), or delete the checkpoint to start again."
         )
-    if made_from != sources:
-        raise SettingError(f"the checkpoint {path} was made from other data: leave out --resume to start anew.")
+    if saved_sources != sources:
+        raise SettingError(
+            f"The checkpoint {path} was made from other data. "
+            f"Use the same data, or delete the checkpoint to start again."
+        )
     parts.S.pixels.copy_(pixels)
     parts.S.velocity.copy_(velocity)
     parts.policy.restore(policy)
     parts.learner.restore(learner)
     return done, seconds
+
+
+def _unreadable(path: Path) -> str:
+    return f"The checkpoint {path} cannot be read. Delete it to start again."

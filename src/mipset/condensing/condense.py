@@ -1,16 +1,17 @@
 """Multisize dataset condensation: Algorithm 1 of the paper.
 
-    B, B_c    real images, and a mini-batch of those of class c
+    B, B_c    real images, and a mini-batch of class c
     S, S_c    synthetic images [N, C, ch, h, w], and those of class c
+    N         synthetic images per class
     S_[n]     the first n synthetic images of each class
-    θ         network weights, new for every outer iteration unless the learner keeps them longer
+    θ         network weights, new in every outer iteration, unless the learner keeps them longer
     T, E, C   outer iterations, inner iterations, classes
-    D         distance between what S_[n] and B ask of θ (the objective)
-    w_n       how much size n counts (the policy)
-    F         how far every size is from B by the metric, such as the feature distance (equation 5)
-    λ         learning rate of the pixels (held by S)
+    D         distance between S_[n] and B at θ, such as that of their gradients (the objective)
+    w_n       weight of size n (the policy)
+    F         distance of every size from B by the metric, such as the feature distance (equation 5)
+    λ         learning rate of the pixels (kept by S)
 
-Nothing here asks which method is running: a method is the parts it is assembled from (see recipes.py).
+Nothing here asks which method runs: a method is the parts that it is assembled from (see assembly.py).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from mipset.nn.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that a method is assembled from."""
+    """The parts of a method; `dataclasses.replace` puts another one in."""
 
     S: Synthetic
     objective: Objective[Any]
@@ -49,36 +50,36 @@ class Parts:
     T: int
     E: int
     seed: int
-    classes: Sequence[int]  # those that this process updates; S is whole after every outer iteration
-    team: Team = ALONE  # the processes that update the others
+    classes: Sequence[int]  # that this process updates; S is complete after every outer iteration
+    team: Team = ALONE  # the processes that update the other classes
 
     def number(self, t: int, e: int) -> int:
-        """How many inner iterations of the run come before this one."""
+        """The number of inner iterations of the run before this one."""
         return (t - 1) * self.E + e - 1
 
 
 @dataclass(frozen=True)
 class Step:
-    """Where the run stands after one inner iteration. `parts` is live: S moves on with the next step."""
+    """The state of a run after one inner iteration. `parts` is not a copy: the next step changes S."""
 
     parts: Parts
     t: int
     e: int
-    loss: float  # sum_n w_n D(S_[n], B), mean over classes that are not frozen as a whole
+    loss: float  # sum_n w_n D(S_[n], B), the mean over classes that are not completely frozen
 
     @property
     def outer_done(self) -> bool:
-        """Whether this inner iteration closed an outer one: S is clamped and whole, and the policy has decided."""
+        """Whether this ends an outer iteration: S is complete and clamped, and the policy has decided."""
         return self.e == self.parts.E
 
     @property
     def share(self) -> float:
-        """How much of the run is done."""
+        """The part of the run that is done, from 0 to 1."""
         return (self.parts.number(self.t, self.e) + 1) / (self.parts.T * self.parts.E)
 
 
 def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
-    """Run Algorithm 1 from outer iteration `done + 1`, and yield after every inner iteration."""
+    """Run Algorithm 1 from outer iteration `done + 1`, and yield a step after every inner iteration."""
     S, policy, team, T, E = parts.S, parts.policy, parts.team, parts.T, parts.E
     for t in range(done + 1, T + 1):  # outer loop
         θ = parts.learner.start(t)
@@ -90,12 +91,12 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
                 F[c] += F_c / E
             team.complete(losses, parts.classes)
             loss = _finite(losses[moving].mean().item(), t, e)
-            if e < E:  # after the last match nobody looks at θ again
+            if e < E:  # θ is not used after the last match
                 parts.learner.advance(θ, parts.number(t, e))
                 yield Step(parts, t, e, loss)
         S.clamp()
-        for whole in (S.pixels, S.velocity):
-            team.complete(whole, parts.classes, dim=1)
+        for tensor in (S.pixels, S.velocity):
+            team.complete(tensor, parts.classes, dim=1)
         if policy.measures(t):
             F += parts.metric.of_set(S, t)
             team.complete(F, parts.classes)
@@ -104,11 +105,11 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
 
 
 def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
-    """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), its frozen prefix excepted (equations 4 and 10)."""
+    """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), except for its frozen prefix (equations 4 and 10)."""
     S, policy, objective = parts.S, parts.policy, parts.objective
     w, measured = policy.weights(c), policy.measures(t)
     every = measured and parts.metric.every_size
-    sizes = [n for n in range(1, S.N + 1) if every or w[n - 1] or n == S.N]  # the whole is always asked about
+    sizes = [n for n in range(1, S.N + 1) if every or w[n - 1] or n == S.N]  # always the whole set
     B_c, S_c = parts.sampler.sample(c, θ, parts.number(t, e)), S.of_class(c)
     draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution)
     target = objective.target(θ, draw(B_c), c)
@@ -123,7 +124,7 @@ def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Ten
 def _finite(loss: float, t: int, e: int) -> float:
     if loss != loss or abs(loss) == float("inf"):
         raise DivergedError(
-            f"the loss became {loss} in outer iteration {t}, inner iteration {e}: "
-            f"try a smaller --pixel-lr or --network-lr."
+            f"The loss became {loss} in outer iteration {t}, inner iteration {e}. "
+            f"Try a smaller `pixel_lr` or `network_lr`."
         )
     return loss

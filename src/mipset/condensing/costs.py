@@ -1,19 +1,20 @@
 """What a condensation costs, before it runs: floating-point operations, memory, and time on this machine.
 
-The steps of a recipe, one match of one class and one training step, are those of a real run. On the device `meta`
-tensors have shapes but no values, so that the steps can be counted without being computed; on a real device the same
-steps are timed. Neither needs the data: only their shape and number.
+What is counted is what runs: `update_class` of condense.py and the learner's `advance`, with parts from assembly.py. On
+the device "meta", tensors have shapes but no values, so the operations are counted without being computed. On a real
+device the same functions are timed. Neither needs the data: their shape and number are enough.
 
 A FLOP is one multiplication or one addition of a convolution or a matrix product. Norms, activations and augmentation
-are not counted, and take time all the same: compare counts with counts, and times with times.
+are not counted, but they take time: compare counts with counts, and times with times.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,24 +23,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from mipset.condensing.assembly import metric, objective, policy, training_rule
+from mipset.condensing.assembly import connect, metric, policy
+from mipset.condensing.condense import update_class
 from mipset.condensing.metrics import Passes
-from mipset.condensing.objectives import Target
+from mipset.condensing.objectives import Match, Objective, Target
+from mipset.condensing.policies import Policy
 from mipset.condensing.synthetic import Synthetic, formation
-from mipset.nn.augment import augmentation
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder
 from mipset.nn.training import Images
 from mipset.settings.recipe import Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
+META = torch.device("meta")
 
 # What a process holds before it has any data: Python, numpy, torch and its optimisers (torch 2.13 on Linux).
 BASELINE = 350_000_000
-# Resident bytes for each byte of tensors that are alive at once: convolutions rearrange what they are given, and freed
-# memory is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of
-# 32 and 64 pixels, on one and two cores; it was the most at width 128, which benchmarks/resident.py measures again.
+# Resident bytes for each byte of tensors that are alive at once: convolutions rearrange their inputs, and freed memory
+# is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of 32 and 64
+# pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
+LABEL_BYTES = 16  # a label, and the index of the image among those of its class
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
 PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 
@@ -112,50 +116,42 @@ class Cost:
         return self.matches * match + self.training_steps * step
 
 
-def cost(
-    r: Recipe,
-    shape: Shape,
-    classes: int,
-    images: int,
-    test_images: int = 0,
-    build: Callable[[], Network] | None = None,
-) -> Cost:
+def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
     """Count what the recipe costs for `images` training images [ch, h, w] of so many classes.
 
-    A policy that chooses subsets is counted as after its first choice. `build` makes another network than the recipe's.
+    A policy that chooses subsets is counted as after its first choice, in an iteration without measurements.
     """
-    with _Alive() as alive:
-        steps = _Steps(r, shape, classes, torch.device("meta"), build)
-        steps.train()  # from now on there are gradients and momentum
-        step_flops = _flops(steps.train)
-        target: list[Target] = []
-        target_flops = _flops(lambda: target.append(steps.target()))
-        distances_flops = _flops(lambda: steps.distances(target[0]))
+    with PeakBytes() as peak:
+        sample = Sample(r, shape, classes, META)
+        sample.train()  # from now on there are gradients and momentum
+        with FlopCounterMode(display=False) as counter:
+            sample.train()
+        step_flops = int(counter.get_total_flops())
+        with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
+            sample.match()
+        match_flops = int(counter.get_total_flops())
     pixels = shape[0] * shape[1] * shape[2]
     return Cost(
-        target_flops=target_flops,
-        distances_flops=distances_flops,
+        target_flops=target.flops,
+        distances_flops=match_flops - target.flops,
         step_flops=step_flops,
         classes=classes,
         steps=r.train_steps,
         inner=r.inner,
         outer=r.outer,
-        parameters=sum(weight.numel() for weight in steps.theta.parameters()),
+        parameters=sum(weight.numel() for weight in sample.theta.parameters()),
         stored_pixels=r.ipc * classes * pixels,
         data_bytes=(images + test_images) * (pixels + LABEL_BYTES),
         starting_bytes=images * pixels if r.init == "mix" else 0,
-        working_bytes=alive.most,
+        working_bytes=peak.most,
     )
 
 
-LABEL_BYTES = 16  # a label, and the place of the image among those of its class
-
-
 def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
-    """How often the run applies a network to a batch, and goes back through one.
+    """The forward and backward passes of a run.
 
-    A match goes forward over real and over synthetic images, and back for the gradient of each and for that of the
-    pixels. Whatever a policy measures comes on top.
+    A match has a forward pass over real images and one over synthetic images, and a backward pass for the gradient of
+    each and for that of the pixels. The measurements of a policy are added.
     """
     matching = Passes(2, 3) * (r.outer * r.inner * classes)
     training = Passes(1, 1) * (r.outer * (r.inner - 1) * r.train_steps)
@@ -163,20 +159,21 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
 
 
 def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
-    """Those of them that a policy spends on measuring sizes."""
-    meta = torch.device("meta")
-    with meta:
-        real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), meta)
+    """The passes that a policy spends on measuring sizes."""
+    with META:
+        real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), META)
     build = builder(r.architecture, shape, classes)
     measured = sum(policy(r, classes).measures(t) for t in range(1, r.outer + 1))
     return metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
 
 
 def training_flops(build: Callable[[], Network], shape: Shape) -> int:
-    """Of learning from one image [ch, h, w]."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+    """The FLOPs of learning from one image [ch, h, w]."""
+    with torch.random.fork_rng(devices=[]), META:
         theta, image = build(), torch.zeros(1, *shape)
-    return _flops(lambda: torch.autograd.grad(theta(image).sum(), list(theta.parameters())))
+    with FlopCounterMode(display=False) as counter:
+        torch.autograd.grad(theta(image).sum(), list(theta.parameters()))
+    return int(counter.get_total_flops())
 
 
 def timed(
@@ -184,15 +181,14 @@ def timed(
 ) -> tuple[float, float]:
     """Seconds of one match and of one training step on this machine, from about a second of work.
 
-    Steps too large for that are timed with fewer images and scaled by their FLOPs.
+    Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs.
     """
     whole = cost(r, shape, classes, 0)
     part = _cut(r, whole)
     small = whole if part is r else cost(part, shape, classes, 0)
-    build = builder(r.architecture, shape, classes, engine)
-    steps = _Steps(part, shape, classes, device, build)
-    step = _best(steps.train, steps.wait) * whole.step_flops / small.step_flops
-    match = _best(lambda: steps.distances(steps.target()), steps.wait) * whole.match_flops / small.match_flops
+    sample = Sample(part, shape, classes, device, engine)
+    step = _fastest(sample.train, sample.wait) * whole.step_flops / small.step_flops
+    match = _fastest(sample.match, sample.wait) * whole.match_flops / small.match_flops
     return match, step
 
 
@@ -211,8 +207,8 @@ def _cut(r: Recipe, whole: Cost) -> Recipe:
     )
 
 
-def _best(work: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few repeats, but at least two: the first has to find its memory."""
+def _fastest(work: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Seconds of the fastest of a few repeats, but at least two: the first allocates its memory."""
     times: list[float] = []
     while len(times) < 2 or (len(times) < PROBE_REPEATS and sum(times) < PROBE_SECONDS):
         start = time.perf_counter()
@@ -222,104 +218,111 @@ def _best(work: Callable[[], object], wait: Callable[[], object]) -> float:
     return min(times)
 
 
-class _Steps:
-    """The two steps that a run is made of, as condense.py and learners.py take them, on images that do not matter."""
+class Sample:
+    """The smallest run that takes the two steps of a real one: a match of one class, and a training step.
+
+    It has one class of synthetic images, and as many real images, all alike, as fill a batch. The pixels do not move.
+    """
 
     def __init__(
-        self,
-        r: Recipe,
-        shape: Shape,
-        classes: int,
-        device: torch.device,
-        build: Callable[[], Network] | None = None,
+        self, r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
     ) -> None:
-        self._size = shape[1:]
+        once = r.replace(train_images=r.train_batch, pixel_lr=0.0)
         level = (0.5,) * shape[0]
-        build = build or builder(r.architecture, shape, classes)
-        with torch.random.fork_rng(devices=[]), device:
-            self.theta = build()
-            self._real, self._learned = (
-                Images.of(
-                    torch.zeros(batch, *shape, dtype=torch.uint8), torch.zeros(batch).long(), level, level, device
-                )
-                for batch in (r.real_batch, r.train_batch)
-            )
+        images = max(r.real_batch, r.train_batch)
+        with device:
+            pixels, labels = torch.zeros(images, *shape, dtype=torch.uint8), torch.zeros(images, dtype=torch.long)
             first = torch.full((r.ipc, 1, *shape), 0.5)
-        self._S = Synthetic(first, formation(r.factor), level, level, rate=0.0, momentum=r.pixel_momentum)
-        self._objective, self._rule = objective(r), training_rule(r)
-        self._optimiser = self._rule.optimiser(self.theta)
-        self._augmentation = augmentation(r.match_augment)
-        self._weights = _weights(r)
+        real = Images.of(pixels, labels, level, level, device)
+        S = Synthetic(first, formation(r.factor), level, level, rate=0.0, momentum=r.pixel_momentum)
+        parts = connect(once, S, real, [torch.arange(r.real_batch)], builder(r.architecture, shape, classes, engine))
+        self.parts = replace(parts, policy=AfterFirstChoice(parts.policy, r.ipc))
+        self.theta = parts.learner.start(1)
 
     def train(self) -> None:
         """One training step."""
-        images, labels = self._learned.batch(slice(None))
-        self._rule.step(self.theta, self._optimiser, images, labels, torch.Generator().manual_seed(0))
+        self.parts.learner.advance(self.theta, 0)
 
-    def target(self) -> Target:
-        """The real side of one class."""
-        target: Target = self._objective.target(self.theta, self._draw(self._real.batch(slice(None))[0]), 0)
-        return target
-
-    def distances(self, target: Target) -> None:
-        """The synthetic side of one class, and its step."""
-        S_c = self._S.of_class(0)
-        sizes = [n for n, weight in enumerate(self._weights, start=1) if weight or n == self._S.N]
-        ends = [n * self._S.formation.images for n in sizes]
-        match = self._objective.distances(self.theta, self._draw(self._S.decode(S_c)), 0, target, ends)
-        loss = match.distances @ match.distances.new_tensor([self._weights[n - 1] for n in sizes])
-        (gradient,) = torch.autograd.grad(loss, S_c)
-        self._S.step(0, gradient, 0)
+    def match(self) -> None:
+        """One class in one inner iteration."""
+        update_class(self.parts, self.theta, 1, 1, 0)
 
     def wait(self) -> None:
-        """Until the device has done what it was asked for."""
-        for tensor in (self._S.pixels, next(self.theta.parameters())):
+        """Wait until the device has finished."""
+        for tensor in (self.parts.S.pixels, next(self.theta.parameters())):
             tensor.flatten()[0].item()
 
-    def _draw(self, images: Tensor) -> Tensor:
-        return self._augmentation.draw(torch.Generator().manual_seed(0), self._size)(images)
+    @contextmanager
+    def counting_target(self, counter: FlopCounterMode) -> Iterator[CountedTarget]:
+        """Tell the FLOPs of the real side of a match apart, from what `counter` has counted."""
+        parts = self.parts
+        counted = CountedTarget(parts.objective, counter)
+        self.parts = replace(parts, objective=counted)
+        yield counted
+        self.parts = parts
 
 
-def _weights(r: Recipe) -> Sequence[float]:
-    """How much each size counts, after the first choice of a policy that chooses."""
-    chooser = policy(r, classes=1)
-    if chooser.measures(1):
-        chooser.select(1, torch.zeros(1, r.ipc))
-    return chooser.weights(0)
+class CountedTarget(Objective[Target]):
+    """Another objective, and the FLOPs of its real side."""
+
+    def __init__(self, objective: Objective[Any], counter: FlopCounterMode) -> None:
+        self._objective, self._counter = objective, counter
+        self.flops = 0
+
+    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+        before = self._counter.get_total_flops()
+        target: Target = self._objective.target(theta, real, label)
+        self.flops = int(self._counter.get_total_flops() - before)
+        return target
+
+    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
+        return self._objective.distances(theta, synthetic, label, target, ends)
 
 
-def _flops(work: Callable[[], object]) -> int:
-    with FlopCounterMode(display=False) as counter:
-        work()
-    return int(counter.get_total_flops())
+class AfterFirstChoice(Policy):
+    """Another policy, as it is after its first choice and until its second one: it measures nothing."""
+
+    def __init__(self, policy: Policy, N: int) -> None:
+        if policy.measures(1):
+            policy.select(1, torch.zeros(1, N))
+        self._policy = policy
+
+    def weights(self, c: int) -> Sequence[float]:
+        return self._policy.weights(c)
+
+    def frozen(self, c: int) -> int:
+        return self._policy.frozen(c)
+
+    def steps(self, c: int) -> Sequence[float] | None:
+        return self._policy.steps(c)
 
 
-class _Alive(TorchDispatchMode):
-    """Sees every tensor that is made and knows when its memory is free again: how much was in use at most."""
+class PeakBytes(TorchDispatchMode):
+    """The most bytes that tensors on the device "meta" have held at once: it sees every tensor that is made."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.most = 0
         self._now = 0
-        self._known: dict[int, int] = {}
+        self._alive: dict[int, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor) and tensor.device.type == "meta":
-                self._see(tensor.untyped_storage())
-        return made
+                self._add(tensor.untyped_storage())
+        return result
 
-    def _see(self, storage: torch.UntypedStorage) -> None:
-        name = storage._cdata
-        if name in self._known:
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key in self._alive:
             return
-        self._known[name] = storage.nbytes()
+        self._alive[key] = storage.nbytes()
         self._now += storage.nbytes()
         self.most = max(self.most, self._now)
-        weakref.finalize(storage, self._forget, name)
+        weakref.finalize(storage, self._remove, key)
 
-    def _forget(self, name: int) -> None:
-        self._now -= self._known.pop(name)
+    def _remove(self, key: int) -> None:
+        self._now -= self._alive.pop(key)

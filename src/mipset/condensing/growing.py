@@ -1,9 +1,9 @@
 """Growing a published set: more images per class, or more classes, beside those that stay as they are.
 
-A grown set is one more condensation, in which what was published is frozen from the start. Where only ranks are added,
-those that were there keep their bytes, so that a device which holds the first N of them needs only the new ones.
-Classes keep their labels, and new ones come behind them; their images lie within every rank, so that every rank has
-other bytes than before, and a device reads the file anew.
+Growing is a condensation in which the published images are frozen from the start. If only ranks are added, the old
+ranks keep their bytes, so a device that has the first N ranks downloads only the new ones. If classes are added, they
+get labels after the old ones. A rank holds images of all classes, so every rank changes and a device downloads the file
+again.
 """
 
 from __future__ import annotations
@@ -27,64 +27,68 @@ from mipset.settings.recipe import Recipe
 
 
 def recipe_of(artifact: Artifact, name: str | None = None, **given: Any) -> Recipe:
-    """The settings to go on with: those that the file was condensed with, or of the recipe of this name, and `given`.
+    """The settings to grow with: those of the file, or of the recipe of this name, with the changes `given`.
 
-    Size and tiles are those that the file has now, unless given.
+    `ipc` and `factor` are those of the file, unless given.
     """
     own = {"ipc": artifact.ipc, "factor": artifact.factor, **given}
     if name is not None:
         return recipe(name, **own)
-    known = {f.name for f in fields(Recipe)}
+    settings = {f.name for f in fields(Recipe)}
     if "ipc" not in artifact.recipe:
         raise SettingError(
-            f"the file does not say how it was condensed: add --recipe {choices(RECIPES)}, to go on as that says."
+            f"The file does not say how it was condensed. Choose its settings with `recipe`: {choices(RECIPES)}."
         )
-    found = Recipe(**{**{key: value for key, value in artifact.recipe.items() if key in known}, **own})
-    check_read(given, found.policy)
-    return found
+    stored = {key: value for key, value in artifact.recipe.items() if key in settings}
+    chosen = Recipe(**{**stored, **own})
+    check_read(given, chosen.policy)
+    return chosen
 
 
 def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
-    """The same data, the classes of the file first, so that they keep their labels, and normalised as in the file."""
+    """The same data with the classes of the file first, so that they keep their labels, and with its normalisation."""
     data.check_source_of(artifact.images.shape[2:], artifact.class_names)
     new = [name for name in data.class_names if name not in artifact.class_names]
     return replace(data.with_class_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
 
 
 def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, engine: Engine | None = None) -> Parts:
-    """The parts of a condensation to `r.ipc` images of all classes of `data`, in which those of the file are frozen.
+    """The parts that condense `r.ipc` images of all classes of `data`; the images of the file are frozen.
 
-    `data` has the classes of the file first: see `in_order_of`.
+    `data` must have the classes of the file first: see `in_order_of`.
     """
     N, C = artifact.images.shape[:2]
     data.check_source_of(artifact.images.shape[2:])
     if artifact.factor != r.factor:
-        raise SettingError(f"the file has --factor {artifact.factor}, not {r.factor}: it cannot change any more.")
+        raise SettingError(f"The file has `factor` {artifact.factor}, not {r.factor}. It cannot change: leave it out.")
     if r.ipc < N:
-        raise SettingError(f"--ipc {r.ipc} is less than the {N} images per class of the file: `mipset slice` cuts it.")
+        raise SettingError(
+            f"`ipc` is {r.ipc}, less than the {N} images per class of the file. "
+            f"Use `mipset slice` to make a smaller file."
+        )
     if r.ipc == N and data.classes == C:
         raise SettingError(
-            f"the file has size {N} of all {C} classes already: give a larger --ipc, or data with more classes."
+            f"The file already has {N} images of all {C} classes. Choose a larger `ipc`, or data with more classes."
         )
     if r.policy == "every-prefix" and not r.size_weights[-1]:
         raise SettingError(
-            f"--prefix-weights {r.prefix_weights} do not count size {r.ipc}, so that its last image would not be "
-            f"condensed: give weights that do, such as 1:60,{r.ipc}:40."
+            f"`prefix_weights` {r.prefix_weights} gives size {r.ipc} the weight 0, so its last image would not be "
+            f"condensed. Choose weights such as 1:60,{r.ipc}:40."
         )
     start = first_pixels(r, data)
     start[:N, :C] = to_unit(torch.from_numpy(artifact.images.copy()))
-    held = tuple(N if c < C else 0 for c in range(data.classes))
+    frozen = tuple(N if c < C else 0 for c in range(data.classes))
     parts = assemble(r, data, device, start, engine)
-    moving = [c for c in parts.classes if held[c] < r.ipc]
-    return replace(parts, policy=policy(r, data.classes, held), classes=moving)
+    moving = [c for c in parts.classes if frozen[c] < r.ipc]
+    return replace(parts, policy=policy(r, data.classes, frozen), classes=moving)
 
 
 def pack_grown(artifact: Artifact, step: Step, r: Recipe, data: Dataset, origin: Provenance) -> Artifact:
-    """What was grown from the file, with what is still known of it: where it comes from, and how good its sizes are.
+    """The grown set as an Artifact, with the provenance of the file, and its accuracies if the classes are the same.
 
-    `origin` is as for `recipes.pack`.
+    `origin` is as for `packing.pack`.
     """
     larger = pack(step, r, data)
-    known: Provenance = {**artifact.provenance, **larger.provenance, **origin, "grown_from": artifact.ipc}
+    provenance: Provenance = {**artifact.provenance, **larger.provenance, **origin, "grown_from": artifact.ipc}
     accuracy = artifact.accuracy if data.class_names == artifact.class_names else ()
-    return replace(larger, provenance=known, accuracy=accuracy)
+    return replace(larger, provenance=provenance, accuracy=accuracy)

@@ -1,4 +1,4 @@
-"""Learners: at whose weights θ real and synthetic images are compared."""
+"""Learners: the networks at whose weights θ real and synthetic images are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
 from mipset.nn.training import Images, TrainingRule
 
-State: TypeAlias = dict[str, Any]  # tensors and plain values, so that it can be written to a file
+State: TypeAlias = dict[str, Any]  # tensors, numbers and lists only: a checkpoint holds it
 
 
 class Learner(ABC):
@@ -22,23 +22,23 @@ class Learner(ABC):
 
     @abstractmethod
     def start(self, t: int) -> Network:
-        """θ_{t,1}: the network that outer iteration `t` begins with."""
+        """θ_{t,1}: the network at the start of outer iteration `t`."""
 
     @abstractmethod
     def advance(self, theta: Network, number: int) -> None:
         """θ_{t,e} to θ_{t,e+1}, in place, after inner iteration `number`, counted over the whole run."""
 
     def state(self) -> State:
-        """What has to be remembered to go on with the next outer iteration."""
+        """What a checkpoint needs to hold."""
         return {}
 
     def restore(self, state: State) -> None:  # noqa: B027
-        """Go on from what `state` remembered."""
+        """Continue from a state that `state` gave."""
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A network that takes its turns, and how it learns."""
+class _PooledNetwork:
+    """A network of the pool, and its optimiser."""
 
     theta: Network
     optimiser: torch.optim.SGD
@@ -47,9 +47,9 @@ class _Place:
 class TrainedOnReal(Learner):
     """Networks that are trained on real images between the inner iterations (IDC, DREAM).
 
-    By default each outer iteration has a new one, which is thrown away after it. With a longer `life`, a network comes
-    back, older, for as many outer iterations; a `pool` of networks takes turns, and they are replaced one at a time, so
-    that at any time there are networks of different ages.
+    By default each outer iteration uses a new network. With a longer `life`, a network is used in so many outer
+    iterations, and keeps what it has learned. The networks of a `pool` take turns. They are replaced one at a time, so
+    that their ages differ.
     """
 
     def __init__(
@@ -68,39 +68,39 @@ class TrainedOnReal(Learner):
         self.build, self.images, self.rule = build, images, rule
         self.batch, self.batches, self.seed, self.team = batch, batches, seed, team
         self.pool, self.life = pool, life
-        self._places: dict[int, _Place] = {}
+        self._networks: dict[int, _PooledNetwork] = {}  # by turn
         self._turn = 0
 
     def start(self, t: int) -> Network:
         turns, self._turn = divmod(t - 1, self.pool)
-        older = self._turn * self.life // self.pool  # ages are spread evenly
-        if self._turn not in self._places or (turns + older) % self.life == 0:
-            self._places[self._turn] = self._new(t)
-        return self._places[self._turn].theta
+        head_start = self._turn * self.life // self.pool  # spreads the ages evenly
+        if self._turn not in self._networks or (turns + head_start) % self.life == 0:
+            self._networks[self._turn] = self._new(t)
+        return self._networks[self._turn].theta
 
-    def _new(self, t: int) -> _Place:
+    def _new(self, t: int) -> _PooledNetwork:
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
-        return _Place(theta, self.rule.optimiser(theta))
+        return _PooledNetwork(theta, self.rule.optimiser(theta))
 
     def state(self) -> State:
         if self.life == 1:
             return {}
         return {
             "places": {
-                turn: {"theta": place.theta.state_dict(), "optimiser": place.optimiser.state_dict()}
-                for turn, place in self._places.items()
+                turn: {"theta": network.theta.state_dict(), "optimiser": network.optimiser.state_dict()}
+                for turn, network in self._networks.items()
             }
         }
 
     def restore(self, state: State) -> None:
         for turn, saved in state.get("places", {}).items():
-            place = self._places[turn] = self._new(turn + 1)
-            place.theta.load_state_dict(saved["theta"])
-            place.optimiser.load_state_dict(saved["optimiser"])
+            network = self._networks[turn] = self._new(turn + 1)
+            network.theta.load_state_dict(saved["theta"])
+            network.optimiser.load_state_dict(saved["optimiser"])
 
     def advance(self, theta: Network, number: int) -> None:
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            optimiser = self._places[self._turn].optimiser
+            optimiser = self._networks[self._turn].optimiser
             self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)

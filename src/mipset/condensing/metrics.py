@@ -1,10 +1,10 @@
-"""Metrics: what sizes are compared by when a policy chooses one of them (the paper's table of subset metrics).
+"""Metrics: how sizes are compared when a policy chooses one of them (the paper's table of subset metrics).
 
-    feature distance      F_t(S_[n], B) from the features that a match computes anyway: no pass of its own
-    gradient distance     D(S_[n], B; θ) of every size, from the one pass that keeps stretches apart: no pass of its own
-    accuracy difference   of a network trained on each S_[n]: many passes
+    feature distance      F_t(S_[n], B) from the features that a match computes anyway: no extra pass
+    gradient distance     D(S_[n], B; θ) of every size, from the pass that a match needs anyway: no extra pass
+    accuracy difference   of a network that is trained on each S_[n]: many passes
 
-A policy sees F [C, N], whichever metric made it, and compares how much it has changed (equation 8).
+Every metric gives F [C, N]. A policy compares how much F has changed (equation 8).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mipset.nn.training import TEST_BATCH, Images, Schedule, TrainingRule, class
 
 @dataclass(frozen=True)
 class Passes:
-    """How often a network was applied to a batch of images, and how often a gradient was taken back through one."""
+    """The number of forward passes of a batch through a network, and of backward passes."""
 
     forward: int = 0
     backward: int = 0
@@ -38,20 +38,20 @@ class Passes:
 
 
 class Metric(ABC):
-    """How far every size of every class is from the real images, for outer iterations that a policy measures."""
+    """The distance of every size of every class from the real images, in outer iterations that a policy measures."""
 
-    every_size: bool = False  # whether a match has to give the distances of all sizes
+    every_size: bool = False  # whether a match must give the distances of all sizes
 
     @abstractmethod
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
         """[N], of one class in one inner iteration: from the features of S_c and B_c, and the distances of sizes."""
 
     def of_set(self, S: Synthetic, t: int) -> Tensor | float:
-        """[C, N], of what outer iteration `t` has made of S."""
+        """[C, N], of the set S after outer iteration `t`."""
         return 0.0
 
     def passes(self, N: int, images_per_rank: int) -> Passes:
-        """What one measured outer iteration costs beside the matches themselves, for N ranks of decoded images."""
+        """The extra passes of one measured outer iteration, for N ranks of decoded images."""
         return Passes()
 
 
@@ -68,7 +68,7 @@ class FeatureDistance(Metric):
 
 @dataclass(frozen=True)
 class GradientDistance(Metric):
-    """D(S_[n], B; θ), which the objective gives for all sizes at once."""
+    """D(S_[n], B; θ), which the objective gives for all sizes together."""
 
     every_size = True
 
@@ -78,9 +78,9 @@ class GradientDistance(Metric):
 
 @dataclass(frozen=True)
 class AccuracyDifference(Metric):
-    """The share of real training images, in percent, that a new network knows which was trained on S_[n] alone.
+    """The accuracy on real training images, in percent, of a new network that was trained on S_[n].
 
-    The whole set is not trained on: no policy chooses it.
+    The whole set is left out, because no policy chooses it.
     """
 
     build: Callable[[], Network]
@@ -88,7 +88,7 @@ class AccuracyDifference(Metric):
     rule: TrainingRule
     schedule: Schedule
     seed: int
-    checked: int = 2000  # real images that it is asked about
+    checked: int = 2000  # real images that are classified
 
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
         return 0.0
@@ -100,15 +100,15 @@ class AccuracyDifference(Metric):
             theta = fresh(self.build, key(self.seed, Purpose.EVALUATION_NETWORK, t, n, 0), S.pixels.device)
             for _ in fit(theta, S.subset(n), self.rule, self.schedule, self.seed, t, n, 0):
                 pass
-            asked = self.real.at(drawn)
-            right, labels = (class_scores(theta, asked).argmax(dim=1) == asked.labels).cpu(), asked.labels.cpu()
+            images = self.real.at(drawn)
+            right, labels = (class_scores(theta, images).argmax(dim=1) == images.labels).cpu(), images.labels.cpu()
             count = torch.bincount(labels, minlength=S.C).clamp(min=1)
             F[:, n - 1] = 100 * torch.bincount(labels[right], minlength=S.C) / count
         return F
 
     def passes(self, N: int, images_per_rank: int) -> Passes:
-        found = Passes()
+        total = Passes()
         for n in range(1, N):
             steps = -(-n * images_per_rank // self.schedule.batch) * self.schedule.epochs
-            found += Passes(steps, steps) + Passes(-(-min(self.checked, len(self.real)) // TEST_BATCH))
-        return found
+            total += Passes(steps, steps) + Passes(-(-min(self.checked, len(self.real)) // TEST_BATCH))
+        return total

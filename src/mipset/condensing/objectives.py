@@ -1,8 +1,8 @@
-"""Objectives: what makes a synthetic set S like the real images B.
+"""Objectives: the distance between a synthetic set S and the real images B that condensing minimises.
 
-An objective is asked in two parts. `target` sees the real images once; `distances` then gives D(S_[n], B) for every
-size asked for, from one forward and one backward pass, whatever the sizes: the gradient of a prefix is a running mean,
-g_[n] = (g_1 + ... + g_n) / n, so it is enough to keep the gradient of each stretch between two sizes apart.
+An objective has two functions. `target` sees the real images once. `distances` then gives D(S_[n], B) for all sizes
+from one forward and one backward pass: the gradient of a prefix is a running mean, g_[n] = (g_1 + ... + g_n) / n, so it
+is enough to keep apart the gradients of the images between two sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mipset.nn.networks import Network
 
 @dataclass(frozen=True)
 class Target:
-    """What the real images B of one class ask for at θ; an objective adds what it compares."""
+    """The real images B of one class at θ; an objective adds what it compares."""
 
     features: Tensor  # [B, F], detached
 
@@ -34,14 +34,14 @@ T = TypeVar("T", bound=Target)
 
 @dataclass(frozen=True)
 class Match:
-    """How far the prefixes of one class are from their target."""
+    """The distances of the prefixes of one class from their target."""
 
-    distances: Tensor  # D(S_[n], B) for each size asked for, differentiable
+    distances: Tensor  # D(S_[n], B) for each requested size, differentiable
     features: Tensor  # [N * images per stored image, F], detached
 
 
 class Distance(ABC):
-    """How far gradients [k, *shape] of one layer are from a target [*shape]: [k]."""
+    """The distances of gradients [k, *shape] of one layer from a target [*shape]: [k]."""
 
     @abstractmethod
     def __call__(self, gradients: Tensor, target: Tensor) -> Tensor:
@@ -81,11 +81,11 @@ class Objective(ABC, Generic[T]):
 
     @abstractmethod
     def target(self, theta: Network, real: Tensor, label: int) -> T:
-        """The real side, computed once and shared by all sizes."""
+        """The real side, computed once for all sizes."""
 
     @abstractmethod
     def distances(self, theta: Network, synthetic: Tensor, label: int, target: T, ends: Sequence[int]) -> Match:
-        """The distance of every prefix `synthetic[:end]`; `ends` increase, the last is the whole."""
+        """The distance of every prefix `synthetic[:end]`; `ends` increase, and the last is all images."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class GradientTarget(Target):
 class GradientMatching(Objective[GradientTarget]):
     """Compare the gradients of the cross-entropy with respect to the convolution weights.
 
-    Biases and norms are not compared, nor is the classifier unless `classifier` is set. A network must see each image
-    alone, or the gradient of a prefix would depend on the images after it.
+    Biases and norms are not compared, nor is the classifier unless `classifier` is set. The network must
+    process each image alone, or the gradient of a prefix would depend on the images after it.
     """
 
     distance: Distance = Squared()
@@ -130,7 +130,7 @@ class GradientMatching(Objective[GradientTarget]):
         """
         layers = self._layers(theta)
         differentiable = images.requires_grad
-        with _held(theta):
+        with _constant_weights(theta):
             with _recorded(layers) as passed:
                 features = theta.features(images if differentiable else images.detach().requires_grad_())
                 scores = theta.scores(features)
@@ -146,14 +146,16 @@ class GradientMatching(Objective[GradientTarget]):
 
     def _layers(self, theta: Network) -> list[nn.Conv2d | nn.Linear]:
         if any(isinstance(module, _BatchNorm) for module in theta.modules()):
-            raise SettingError("gradient matching needs a network that sees each image alone, without batch norm.")
+            raise SettingError(
+                "Gradient matching needs a `network` without batch norm, which mixes the images of a batch."
+            )
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
         return [module for module in theta.modules() if isinstance(module, matched)]
 
 
 @contextmanager
-def _held(theta: Network) -> Iterator[None]:
-    """Leave the weights of θ out of what is recorded: gradients are taken at the outputs of its layers."""
+def _constant_weights(theta: Network) -> Iterator[None]:
+    """Do not record the weights of θ for autograd: gradients are taken at the outputs of its layers."""
     learning = [parameter for parameter in theta.parameters() if parameter.requires_grad]
     for parameter in learning:
         parameter.requires_grad_(False)
@@ -168,7 +170,7 @@ def _held(theta: Network) -> Iterator[None]:
 def _recorded(
     layers: Sequence[nn.Conv2d | nn.Linear],
 ) -> Iterator[dict[nn.Module, tuple[Tensor, Tensor]]]:
-    """What goes into and comes out of each layer during a forward pass."""
+    """Record the input and the output of each layer during a forward pass."""
     passed: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

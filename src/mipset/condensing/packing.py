@@ -1,4 +1,4 @@
-"""Packing: a condensed set as it is shipped."""
+"""Packing: from float pixels to the uint8 file that is shipped."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from mipset.settings.recipe import Recipe
 
 
 def pack(step: Step, r: Recipe, data: Dataset, origin: Provenance | None = None) -> Artifact:
-    """What `step` has condensed, as it is shipped: uint8, with everything needed to use it.
+    """The condensed set after `step` as an Artifact: uint8 images, and everything that is needed to use them.
 
-    Of a path only its last part is kept, since files are published. `origin` is what else has to be known
-    to do it again, such as the arguments of `load`.
+    `origin` is added to the provenance: what is needed to repeat the run, such as the arguments of `load`. If the
+    dataset is a path, only its last part is written, because files are published.
     """
     if not bool(step.parts.S.pixels.isfinite().all()):
-        raise DivergedError("the pixels are no longer finite: try a smaller --pixel-lr.")
+        raise DivergedError("The pixels are no longer finite. Try a smaller `pixel_lr`.")
     return as_artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
 
 
 def packed_bytes(r: Recipe, data: Dataset, origin: Provenance | None = None) -> int:
-    """How large the file will be that `pack` makes, to a few bytes: one rank is made, the others are counted."""
-    one = as_artifact(np.zeros((1, data.classes, *data.shape), dtype=np.uint8), r, data, origin)
+    """The length of the file that `pack` makes, up to a few bytes: one rank is made, the others are added."""
+    one_rank = as_artifact(np.zeros((1, data.classes, *data.shape), dtype=np.uint8), r, data, origin)
     digest = len(r",\"\"") + 64  # of every further rank, in JSON within JSON
-    return len(one.to_bytes()) + (r.ipc - 1) * (one.images.nbytes + digest)
+    return len(one_rank.to_bytes()) + (r.ipc - 1) * (one_rank.images.nbytes + digest)
 
 
 def as_artifact(images: Pixels, r: Recipe, data: Dataset, origin: Provenance | None = None) -> Artifact:
-    """Stored images [N, C, ch, h, w] with the recipe they belong to and where they come from."""
+    """Stored images [N, C, ch, h, w] with their recipe and provenance."""
     return Artifact(
         images=images,
         factor=r.factor,

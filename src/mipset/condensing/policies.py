@@ -1,14 +1,15 @@
-"""Policies: how much each size counts now, and what is frozen. The equations of the paper's section 3.3.
+"""Policies: the weight of each size now, and what is frozen. The equations of the paper's section 3.3.
 
     N         images per class of the whole set S = S_[N]
     S_[n]     the subset of the first n images of each class
     t, Δt     outer iteration (from 1), and the iterations between two selections
     F_t       feature distance of every subset to the real images B at t
     R         reduction rate of the feature distance
-    n*_t      size of the most learnable subset, S_MLS(t) = S_[n*_t]; 0 while there is none
+    n*_t      size of the most learnable subset, S_MLS(t) = S_[n*_t]; 0 before the first choice
+    w_n       weight of size n in the loss
 
-A policy answers with one weight per size, so the loss is always `sum_n w_n D(S_[n], B)`, and with the length of the
-frozen prefix. It changes its mind only in `select`, from feature distances alone, at the end of an outer iteration.
+A policy gives one weight per size, so the loss is always `sum_n w_n D(S_[n], B)`, and the length of the frozen prefix.
+Its answers change only in `select`, at the end of an outer iteration, and depend only on the distances F.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from mipset.errors import SettingError
 
-State: TypeAlias = dict[str, Any]  # plain numbers and lists, so that it can be written to a file
+State: TypeAlias = dict[str, Any]  # numbers and lists only: a checkpoint holds it
 
 
 def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -44,33 +45,33 @@ def reduction_rate(F_now: Sequence[float], F_before: Sequence[float], Δt: int) 
 
 
 def most_learnable(R: Sequence[float]) -> int:
-    """n*_t = argmax R(S_[n], t) over n in 1..N-1 (equation 9); the smallest of equals."""
+    """n*_t = argmax R(S_[n], t) over n in 1..N-1 (equation 9); the smallest, if several are equal."""
     return max(range(1, len(R) + 1), key=lambda n: R[n - 1])
 
 
 def balanced_steps(w: Sequence[float]) -> list[float]:
-    """For each of the images 1..N, how its step has to be scaled to be as large as if only the whole set counted.
+    """The scale of the step of each of the images 1..N that makes it as large as in Baseline C.
 
-    An image is 1/n of S_[n], so the loss of a small subset pulls its images N/n times as hard as the base loss does:
-    with every size counted once, the first of ten images is pulled 29 times as hard as in basic condensation, the last
-    one once. What suits the one is too much or too little for the other.
+    An image is 1/n of S_[n], so its gradient in the loss of S_[n] is N/n times as large as in the loss of S_[N]. If
+    every size has weight 1, the gradient of the first of ten images is 29 times as large as in Baseline C, that of the
+    last one is the same. No learning rate suits both.
     """
     N = len(w)
-    pulls = [sum(w[n - 1] * (N / n) for n in range(i, N + 1)) for i in range(1, N + 1)]
-    return [1 / pull if pull > 0 else 1.0 for pull in pulls]
+    growth = [sum(w[n - 1] * (N / n) for n in range(i, N + 1)) for i in range(1, N + 1)]
+    return [1 / factor if factor > 0 else 1.0 for factor in growth]
 
 
 class FreezeRule(ABC):
-    """Which prefix stays as it is while S_[n*_t] is active (equation 10)."""
+    """Which prefix is frozen while S_[n*_t] is active (equation 10)."""
 
     @abstractmethod
     def frozen(self, chosen: Sequence[int], before: int) -> int:
-        """The frozen length, from all sizes chosen so far (the last is n*_t) and the length frozen until now."""
+        """The frozen length, from all sizes chosen so far (the last is n*_t) and the frozen length before."""
 
 
 @dataclass(frozen=True)
 class Predecessor(FreezeRule):
-    """The paper's equation: S_MLS(t-Δt) is frozen when S_MLS(t) is larger, nothing is when it is smaller."""
+    """The paper's equation: if S_MLS(t) is larger than S_MLS(t-Δt), that one is frozen; if smaller, nothing is."""
 
     def frozen(self, chosen: Sequence[int], before: int) -> int:
         if len(chosen) < 2 or chosen[-1] == chosen[-2]:
@@ -80,7 +81,7 @@ class Predecessor(FreezeRule):
 
 @dataclass(frozen=True)
 class Ratchet(FreezeRule):
-    """As released: the largest size ever chosen below n*_t is frozen."""
+    """The authors' code: the largest size below n*_t that was ever chosen is frozen."""
 
     def frozen(self, chosen: Sequence[int], before: int) -> int:
         return max((n for n in chosen if n < chosen[-1]), default=0)
@@ -88,25 +89,25 @@ class Ratchet(FreezeRule):
 
 @dataclass(frozen=True)
 class NeverFreeze(FreezeRule):
-    """Every image is always updated: the ablation without freezing."""
+    """All images are always updated: the ablation without freezing."""
 
     def frozen(self, chosen: Sequence[int], before: int) -> int:
         return 0
 
 
 class Policy(ABC):
-    """How much each size of each class counts now, and what is frozen."""
+    """The weight of each size of each class now, and what is frozen."""
 
     @abstractmethod
     def weights(self, c: int) -> Sequence[float]:
         """w_1 .. w_N of class `c`."""
 
     def frozen(self, c: int) -> int:
-        """How many images of class `c` must not change."""
+        """The number of images of class `c` that must not change."""
         return 0
 
     def steps(self, c: int) -> Sequence[float] | None:
-        """How the steps of the images 1..N of class `c` are scaled, if they are."""
+        """The scale of the steps of the images 1..N of class `c`; None does not scale."""
         return None
 
     def measures(self, t: int) -> bool:
@@ -114,23 +115,23 @@ class Policy(ABC):
         return False
 
     def select(self, t: int, F: Tensor) -> None:  # noqa: B027
-        """Decide anew at the end of a measured iteration, from `F` [C, N], the mean over its inner iterations."""
+        """Decide at the end of a measured iteration, from `F` [C, N], the mean over its inner iterations."""
 
     def note(self) -> str:
-        """What it has decided, in a few words for a progress bar."""
+        """What it has decided, in a few words for the progress bar."""
         return ""
 
     def state(self) -> State:
-        """What has to be remembered to go on later."""
+        """What a checkpoint needs to hold."""
         return {}
 
     def restore(self, state: State) -> None:  # noqa: B027
-        """Go on from what `state` remembered."""
+        """Continue from a state that `state` gave."""
 
 
 @dataclass(frozen=True)
 class BaselineC(Policy):
-    """Only the whole set counts: basic condensation, the paper's Baseline C."""
+    """Only the whole set has a weight: the paper's Baseline C."""
 
     N: int
 
@@ -140,14 +141,16 @@ class BaselineC(Policy):
 
 @dataclass(frozen=True)
 class EveryPrefix(Policy):
-    """Every size counts always: equation 3 in full, with a given weight for each of the sizes 1..N."""
+    """Every size always has its weight: equation 3 without simplification."""
 
     w: tuple[float, ...]
     balanced: bool = False  # whether steps are scaled by `balanced_steps`
 
     def __post_init__(self) -> None:
         if not all(0 <= weight < float("inf") for weight in self.w) or sum(self.w) <= 0:
-            raise SettingError(f"prefix weights must be finite, at least 0 and not all 0: {list(self.w)} are not.")
+            raise SettingError(
+                f"`prefix_weights` are {list(self.w)}: they must be finite and at least 0, and one larger than 0."
+            )
 
     def weights(self, c: int) -> Sequence[float]:
         return self.w
@@ -158,10 +161,10 @@ class EveryPrefix(Policy):
 
 @dataclass
 class MostLearnableSubset(Policy):
-    """MDC: the whole set counts one, and so does S_MLS, which is chosen anew every Δt outer iterations.
+    """MDC: the whole set has weight 1, and so has S_MLS, which is chosen again every Δt outer iterations.
 
-    Distances are measured in the first iteration, after which S_[1] is chosen, and in every iteration that Δt divides.
-    Where a larger size is the `least`, that one is the first.
+    Distances are measured in the first outer iteration, after which the size `least` is chosen, and in every iteration
+    that Δt divides.
     """
 
     N: int
@@ -170,7 +173,7 @@ class MostLearnableSubset(Policy):
     subset_weight: float = 1.0
     decimals: int | None = None  # the release rounds distances to 2
     least: int = 1  # the smallest size that can be chosen
-    classes: list[int] | None = None  # whose distances count; of None, all
+    classes: list[int] | None = None  # whose distances are compared; None: all
     chosen: list[int] = field(default_factory=list)
     F_before: list[float] | None = None
     _frozen: int = 0
@@ -217,18 +220,18 @@ class MostLearnableSubset(Policy):
 
 @dataclass(frozen=True)
 class FrozenPrefix(Policy):
-    """Another policy, beside which the first images of each class stay as they are: those that were published."""
+    """Another policy, and a first part of each class that never changes: the images of a published file."""
 
     policy: Policy
-    held: tuple[int, ...]  # images of each class
+    lengths: tuple[int, ...]  # frozen images of each class
     N: int
 
     def weights(self, c: int) -> Sequence[float]:
         w = list(self.policy.weights(c))
-        return [0.0 if n <= self.held[c] < self.N else weight for n, weight in enumerate(w, start=1)]
+        return [0.0 if n <= self.lengths[c] < self.N else weight for n, weight in enumerate(w, start=1)]
 
     def frozen(self, c: int) -> int:
-        return max(self.held[c], self.policy.frozen(c))
+        return max(self.lengths[c], self.policy.frozen(c))
 
     def steps(self, c: int) -> Sequence[float] | None:
         return self.policy.steps(c)
@@ -251,7 +254,7 @@ class FrozenPrefix(Policy):
 
 @dataclass(frozen=True)
 class PerClass(Policy):
-    """A policy of its own for every class, each of which sees only its class's distances."""
+    """One policy for each class, which sees only the distances of that class."""
 
     policies: tuple[Policy, ...]
 
@@ -279,5 +282,5 @@ class PerClass(Policy):
         return {"classes": [policy.state() for policy in self.policies]}
 
     def restore(self, state: State) -> None:
-        for policy, its_state in zip(self.policies, state["classes"], strict=True):
-            policy.restore(its_state)
+        for policy, class_state in zip(self.policies, state["classes"], strict=True):
+            policy.restore(class_state)

@@ -1,7 +1,8 @@
 """The synthetic set S and how its stored pixels become training images.
 
-S is one float tensor `[N, C, ch, h, w]` in [0, 1], rank first, so that S_[n] is `pixels[:n]` (law 1). A formation
-decodes stored images one by one, so the decoded images of a prefix are a prefix of the decoded images (law 2).
+S is one float tensor [N, C, ch, h, w] in [0, 1], rank first, so that S_[n] is `pixels[:n]`. A formation decodes stored
+images one by one, so the decoded images of a prefix are a prefix of the decoded images (laws 1 and 2 in
+docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ class Formation(ABC):
 
     @abstractmethod
     def decode(self, stored: Tensor) -> Tensor:
-        """[n, ch, h, w] to [n * factor², ch, h, w], stored image by stored image."""
+        """Stored images [n, ch, h, w] to training images [n * factor², ch, h, w], one stored image after the other."""
 
     @abstractmethod
     def encode(self, images: Tensor) -> Tensor:
-        """[n * factor², ch, h, w] to [n, ch, h, w]: shrink images so that decoding gives them back, coarser."""
+        """Training images [n * factor², ch, h, w] to stored images [n, ch, h, w]: shrink them to tiles."""
 
     @abstractmethod
     def shown(self, images: Tensor, tile: int) -> Tensor:
-        """[n, ch, h, w] as decoding gives images back each of which was encoded as this tile, counted from 0."""
+        """Images [n, ch, h, w] after each was encoded as tile number `tile` (from 0) and decoded again."""
 
-    def place(self, tile: int, size: tuple[int, int]) -> tuple[slice, slice]:
-        """Where a tile lies in a stored image; those at its right and at its bottom can be smaller than the others."""
-        longest = tuple(-(-side // self.factor) for side in size)
+    def place(self, tile: int, resolution: tuple[int, int]) -> tuple[slice, slice]:
+        """The rows and columns of a tile in a stored image; the last tiles of a row or column can be smaller."""
+        longest = tuple(-(-side // self.factor) for side in resolution)
         rows, columns = (
             slice(at * length, min(side, (at + 1) * length))
-            for at, length, side in zip(divmod(tile, self.factor), longest, size, strict=True)
+            for at, length, side in zip(divmod(tile, self.factor), longest, resolution, strict=True)
         )
         return rows, columns
 
@@ -75,16 +76,16 @@ class Plain(Formation):
 
 @dataclass(frozen=True)
 class MultiFormation(Formation):
-    """One stored image is a grid of `tiles` x `tiles` small ones, each enlarged to full size bilinearly.
+    """One stored image is a grid of `tiles` x `tiles` small images, each enlarged to the full resolution bilinearly.
 
-    Where the size is not divisible, the image is padded with 0.5 on the right and at the bottom before it is cut.
+    If `tiles` does not divide the resolution, the image is padded with 0.5 on the right and at the bottom first.
     """
 
     tiles: int
 
     def __post_init__(self) -> None:
         if self.tiles < 2:
-            raise SettingError(f"multi-formation needs a factor of 2 or more, not {self.tiles}: 1 is Plain().")
+            raise SettingError(f"`factor` is {self.tiles}: multi-formation needs 2 or more. Use Plain() for 1.")
 
     @property
     def factor(self) -> int:
@@ -99,19 +100,19 @@ class MultiFormation(Formation):
         each = images.reshape(-1, self.images, *images.shape[1:])
         stored = torch.empty_like(each[:, 0])
         for tile in range(self.images):
-            rows, columns = self.place(tile, _size(images))
+            rows, columns = self.place(tile, _resolution(images))
             target = stored[:, :, rows, columns]
             target.copy_(F.interpolate(each[:, tile], size=target.shape[2:], mode="nearest"))
         return stored
 
     def shown(self, images: Tensor, tile: int) -> Tensor:
-        height, width = size = _size(images)
-        rows, columns = self.place(tile, size)
+        height, width = resolution = _resolution(images)
+        rows, columns = self.place(tile, resolution)
         small = F.interpolate(images, size=(rows.stop - rows.start, columns.stop - columns.start), mode="nearest")
-        return _enlarged(_padded(small, -(-height // self.tiles), -(-width // self.tiles)), size)
+        return _enlarged(_padded(small, -(-height // self.tiles), -(-width // self.tiles)), resolution)
 
 
-def _size(images: Tensor) -> tuple[int, int]:
+def _resolution(images: Tensor) -> tuple[int, int]:
     return images.shape[2], images.shape[3]
 
 
@@ -119,12 +120,12 @@ def _padded(images: Tensor, height: int, width: int) -> Tensor:
     return F.pad(images, (0, width - images.shape[3], 0, height - images.shape[2]), value=0.5)
 
 
-def _enlarged(tiles: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(tiles, size=size, mode="bilinear", align_corners=False)
+def _enlarged(tiles: Tensor, resolution: tuple[int, int]) -> Tensor:
+    return F.interpolate(tiles, size=resolution, mode="bilinear", align_corners=False)
 
 
 def cut(images: Tensor, factor: int) -> Tensor:
-    """[n, ch, h, w] to tiles [n * factor², ch, h / factor, w / factor], image by image and row by row."""
+    """Images [n, ch, h, w] to tiles [n * factor², ch, h / factor, w / factor], image by image and row by row."""
     n, channels, height, width = images.shape
     tile_h, tile_w = height // factor, width // factor
     grid = images.reshape(n, channels, factor, tile_h, factor, tile_w).permute(0, 2, 4, 1, 3, 5)
@@ -132,7 +133,7 @@ def cut(images: Tensor, factor: int) -> Tensor:
 
 
 def join(tiles: Tensor, factor: int) -> Tensor:
-    """The images that `cut` made these tiles of."""
+    """The images that `cut` has cut into these tiles."""
     _, channels, tile_h, tile_w = tiles.shape
     grid = tiles.reshape(-1, factor, factor, channels, tile_h, tile_w).permute(0, 3, 1, 4, 2, 5)
     return grid.reshape(-1, channels, factor * tile_h, factor * tile_w)
@@ -146,14 +147,14 @@ def formation(factor: int) -> Formation:
 def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
     """The "mix" initialisation: tiles of the first `ipc * factor²` real images of each class, [N, C, ch, h, w].
 
-    The decoded image j of a class is the real image j, so a smaller set is initialised like a prefix of a larger one.
+    Decoded image j of a class is real image j, so the initialisation of a smaller set is a prefix of this one.
     """
     ranks = [form.encode(to_unit(images[: ipc * form.images])) for images in class_images]
     return torch.stack(ranks, dim=1)
 
 
 def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
-    """Pixels drawn uniformly from [0, 1], each stored image from a stream of its own, [N, C, ch, h, w]."""
+    """Uniform noise in [0, 1], [N, C, ch, h, w]; each stored image has its own generator."""
     ipc, classes = shape[:2]
     return torch.stack(
         [
@@ -166,7 +167,7 @@ def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
 
 
 def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
-    """What stored images in [0, 1], [n, C, ch, h, w], are trained on as: decoded, class by class within a rank."""
+    """The training images of stored images in [0, 1], [n, C, ch, h, w]: decoded, class by class within a rank."""
     classes = torch.arange(stored.shape[1], device=stored.device).repeat(stored.shape[0])
     labels = classes.repeat_interleave(form.images)
     return Images.of(form.decode(stored.flatten(0, 1)), labels, mean, std, stored.device)
@@ -176,9 +177,9 @@ class Synthetic:
     """S: the stored pixels [N, C, ch, h, w], how they decode, and how they move.
 
     They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser
-    after every class, so between two visits to a class its pixels coast on their momentum for the other C - 1 steps.
-    Coasting is a geometric sum: it is applied at once, so a class's path does not depend on when, or in which process,
-    the other classes take their steps. Frozen ranks do not move and keep no momentum (law 3).
+    after every class. So between two gradients of a class, its momentum moves its pixels in C - 1 more steps. These
+    steps are a geometric sum, which is added at once. So the pixels of a class do not depend on when, or in which
+    process, the other classes are updated. Frozen ranks do not move and keep no momentum.
     """
 
     def __init__(
@@ -214,11 +215,11 @@ class Synthetic:
         return self.pixels.shape[3], self.pixels.shape[4]
 
     def of_class(self, c: int) -> Tensor:
-        """S_c [N, ch, h, w], ready to be differentiated."""
+        """S_c [N, ch, h, w], a copy that requires its gradient."""
         return self.pixels[:, c].clone().requires_grad_()
 
     def subset(self, n: int) -> Images:
-        """S_[n] as a network is trained on it."""
+        """The training images of S_[n]."""
         return training_images(self.pixels[:n], self.formation, *self._scale)
 
     def decode(self, stored: Tensor) -> Tensor:
@@ -226,7 +227,7 @@ class Synthetic:
         return normalise(self.formation.decode(stored), self._mean, self._std)
 
     def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None = None) -> None:
-        """Move class `c` against `gradient` [N, ch, h, w], scaled rank by rank, ranks below `frozen` excepted."""
+        """Move class `c` against `gradient` [N, ch, h, w], scaled rank by rank; the first `frozen` ranks stay."""
         if scale is not None:
             gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
         others = self.C - 1
@@ -238,5 +239,5 @@ class Synthetic:
         velocity.mul_(self.momentum**others)
 
     def clamp(self) -> None:
-        """Back into [0, 1]: what can be shipped. What is frozen was clamped before, so it stays as it is."""
+        """Clamp all pixels to [0, 1]. Frozen pixels were clamped before they were frozen, so they do not change."""
         self.pixels.clamp_(0, 1)

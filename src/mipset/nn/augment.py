@@ -2,7 +2,7 @@
 
 A draw is an object: drawn once, it can be applied to any number of tensors, so that real and synthetic images see the
 same transform. A *shared* draw holds one set of parameters for a whole batch and fits batches of any length; otherwise
-every image of a batch has its own. Zero is the fill, which is the mean colour of the dataset: images are normalised.
+every image of a batch has its own. Empty pixels become zero: images are normalised, so zero is the mean colour.
 
 Two compositions exist. `IDC`: flip and colour always, then one of crop, scale and rotate, then cutout (each if it is
 listed). `DSA`: exactly one of the listed operations.
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.errors import SettingError, choices
+from mipset.settings.choices import augmentation_names
 
 CROP_SHARE = 0.125  # of a side, the largest shift
 CUTOUT_SHARE = 0.5  # of a side, the length of the square
@@ -82,8 +82,8 @@ class Crop(Transform):
     right: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Crop:
-        reach = [_pixels(CROP_SHARE, side) for side in size]
+    def draw(cls, generator: torch.Generator, count: int, resolution: tuple[int, int]) -> Crop:
+        reach = [_pixels(CROP_SHARE, side) for side in resolution]
         return cls(*(_integers(generator, count, -s, s) for s in reach))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -101,15 +101,15 @@ class Crop(Transform):
 
 @dataclass(frozen=True)
 class Cutout(Transform):
-    """Zero a square around a centre that may lie anywhere in the image; what falls outside is not removed."""
+    """Set a square to zero; its centre may be anywhere in the image, so parts of it may be outside."""
 
     row: Tensor
     column: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int, size: tuple[int, int]) -> Cutout:
-        # an even square has its centre between two pixels, so it has one more place to stand
-        last = [side - _pixels(CUTOUT_SHARE, side) % 2 for side in size]
+    def draw(cls, generator: torch.Generator, count: int, resolution: tuple[int, int]) -> Cutout:
+        # the centre of an even square is between two pixels, so it has one more position
+        last = [side - _pixels(CUTOUT_SHARE, side) % 2 for side in resolution]
         return cls(*(_integers(generator, count, 0, end) for end in last))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class Draw(Transform):
 
 
 class Operation(Enum):
-    """What an augmentation may do."""
+    """The operations of an augmentation; settings/choices.py explains them."""
 
     COLOR = "color"
     CROP = "crop"
@@ -198,13 +198,13 @@ class Augmentation(ABC):
     operations: tuple[Operation, ...]
     align_corners: bool = False
 
-    def draw(self, generator: torch.Generator, size: tuple[int, int], images: int | None = None) -> Draw:
-        """Draw for images of `size`: one set of parameters for each of `images`, or one shared by all (None)."""
+    def draw(self, generator: torch.Generator, resolution: tuple[int, int], images: int | None = None) -> Draw:
+        """Draw for images of `resolution`: one set of parameters for each of `images`, or one shared by all (None)."""
         count = 1 if images is None else images
         makers: dict[Operation, Callable[[], Transform]] = {
             Operation.COLOR: lambda: Color.draw(generator, count),
-            Operation.CROP: lambda: Crop.draw(generator, count, size),
-            Operation.CUTOUT: lambda: Cutout.draw(generator, count, size),
+            Operation.CROP: lambda: Crop.draw(generator, count, resolution),
+            Operation.CUTOUT: lambda: Cutout.draw(generator, count, resolution),
             Operation.FLIP: lambda: Flip.draw(generator, count),
             Operation.SCALE: lambda: Affine.draw_scale(generator, count, self.align_corners),
             Operation.ROTATE: lambda: Affine.draw_rotate(generator, count, self.align_corners),
@@ -246,7 +246,7 @@ class DSA(Augmentation):
 
 @dataclass(frozen=True)
 class Mixed:
-    """Images after CutMix and the two labels of each: the first counts `share`, the second the rest."""
+    """Images after CutMix with two labels each: the first has the weight `share`, the second the rest."""
 
     images: Tensor
     first: Tensor
@@ -258,7 +258,7 @@ class Mixed:
         return Mixed(self.images[rows], self.first[rows], self.second[rows], self.share)
 
     def loss(self, scores: Tensor) -> Tensor:
-        """Cross-entropy, averaged over the batch, with each label counting by the area it kept."""
+        """Mean cross-entropy; each label is weighted by its area in the image."""
         loss = F.cross_entropy(scores, self.first)
         if self.share == 1.0:
             return loss
@@ -286,9 +286,4 @@ def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator, probabili
 
 def augmentation(names: str) -> Augmentation:
     """`color_crop_cutout` as an augmentation of the IDC kind; `none` is one that does nothing."""
-    known = {operation.value: operation for operation in Operation}
-    listed = [] if names == "none" else names.split("_")
-    for name in listed:
-        if name not in known:
-            raise SettingError(f"there is no augmentation {name!r}: choose from {choices(known)}, or none.")
-    return IDC(tuple(known[name] for name in listed))
+    return IDC(tuple(Operation(name) for name in augmentation_names(names)))

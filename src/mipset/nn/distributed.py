@@ -1,14 +1,14 @@
 """Several processes for one run, started by torchrun.
 
-A `Team` is all that the rest of mipset knows of it. Classes are shared out for matching, and the batches of network
-training are shared out image by image; every process has the whole of S, the same networks, and draws the same numbers
-(law 6). `Alone` is the team of one: it does nothing, so it costs nothing and changes no bit.
+The rest of mipset only knows a `Team`. Its processes share the classes when images are matched, and the images of a
+batch when the network is trained. Every process has all of S and the same networks, and draws the same numbers. `Alone`
+is the team of one process: it does nothing, so it costs nothing and changes no bit.
 
-How a run of several ends: a process that stops for a reason writes it down where all can read it, then closes its
-connections, on which the others stop too. One process of each machine says the first reason that was written. If a
-process was killed there is none: the connections break all the same, and torchrun sends SIGTERM to the rest.
+How a run of several processes ends: a process that stops writes the reason where all processes can read it, then closes
+its connections, so the others stop too. One process of each machine prints the first reason that was written. If a
+process was killed, there is no reason: the connections break, and torchrun sends SIGTERM to the others.
 
-torch is imported when there are others, not before: `mipset --help` needs none.
+torch is imported only if there are several processes, so the command line starts fast.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT = timedelta(minutes=10)  # for a machine that went away without a word; a process that ends is noticed at once
-PATIENCE_SECONDS = 3.0  # how long a process lets the first of its machine speak before it speaks itself
-SIGNALS = (signal.SIGTERM, signal.SIGINT)  # by torchrun when another process ends, and by Ctrl-C
+TIMEOUT = timedelta(minutes=10)  # for a machine that does not answer; a process that ends is noticed at once
+PATIENCE_SECONDS = 3.0  # how long a process waits for the first process of its machine to print the reason
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # from torchrun when another process ends, and from Ctrl-C
 ENDED = "another process of this run has ended or does not answer"
 
 
 class Team(ABC):
-    """The processes of one run, as one of them sees it."""
+    """The processes of one run, from the view of one of them."""
 
     process: int  # the number of this process, from 0
     processes: int  # how many there are
@@ -51,53 +51,53 @@ class Team(ABC):
         return self.process == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """This process's part of `items`: a stretch, no longer than another's by more than one, and maybe empty."""
+        """The part of `items` for this process. The lengths of all parts differ by one at most; a part may be empty."""
         return items[len(items) * self.process // self.processes : len(items) * (self.process + 1) // self.processes]
 
     @abstractmethod
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
-        """Fill in what the others have found: of `whole`, this process has found the entries `own` along `dim`."""
+        """Fill in the entries of the other processes; this process has computed the entries `own` along `dim`."""
 
     @abstractmethod
     def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
-        """Gradients of the mean loss of `count` images, where `loss` gives the mean of some of them.
+        """Compute the gradients of the mean loss of `count` images; `loss` gives the mean loss of some of them.
 
-        Every process looks at its share of the images and has the gradients of all of them afterwards.
+        Every process computes its share of the images, and has the gradients of all images afterwards.
         """
 
     @abstractmethod
     def first(self, read: Callable[[], bytes]) -> bytes:
-        """What the leading process reads: the others may be on machines that do not see its files."""
+        """The bytes that the leading process reads; the other machines may not have the file."""
 
     def agree(self, settings: Mapping[str, str]) -> None:
-        """Stop if another command was typed here than where the leading process runs, or the data differ."""
+        """Refuse to go on if these settings differ from those of the leading process."""
         theirs = json.loads(self.first(json.dumps(dict(settings)).encode))
         for name, value in settings.items():
             if theirs.get(name) != value:
                 raise SettingError(
-                    f"process {self.process} has {name} {value}, but process 0 has {theirs.get(name)}: "
-                    f"start every process of a run with the same command, version and data."
+                    f"Process {self.process} has {name} {value}, but process 0 has {theirs.get(name)}. "
+                    f"Start all processes of a run with the same command, version and data."
                 )
 
     @abstractmethod
     def threads(self, cores: int) -> int | None:
-        """How many threads of so many cores are for this process; None leaves it to torch."""
+        """The number of threads for this process on a machine with so many cores; None leaves it to torch."""
 
     @abstractmethod
     def device(self, name: str) -> str:
-        """Which of the devices called `name` is for this process."""
+        """The device of this process, if the user asks for `name`."""
 
     @abstractmethod
     def last_words(self, sentence: str) -> str | None:
-        """What to say now that this process stops because of `sentence`, if it is the one to speak.
+        """The message to print when this process stops because of `sentence`; None if another process prints it.
 
-        The others stop too, and for the same reason.
+        The other processes stop too, for the same reason.
         """
 
 
 @dataclass(frozen=True)
 class Alone(Team):
-    """One process, which has everything."""
+    """One process."""
 
     process: int = 0
     processes: int = 1
@@ -130,7 +130,7 @@ class Processes(Team):
     def __init__(self, environment: Mapping[str, str]) -> None:
         import torch
         import torch.distributed as dist
-        import torch.distributed.nn  # imported later, its default arguments would hold on to the connections for ever
+        import torch.distributed.nn  # now: if imported later, its default arguments would keep the connections open
         from torch.distributed.rendezvous import rendezvous
 
         self.process, self.processes = int(environment["RANK"]), int(environment["WORLD_SIZE"])
@@ -138,7 +138,7 @@ class Processes(Team):
         self.local_processes = int(environment.get("LOCAL_WORLD_SIZE", "1"))
         self.machine = environment.get("GROUP_RANK", str(self.process))
         for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)  # while torch waits for the others, Python cannot answer a signal
+            signal.signal(number, signal.SIG_DFL)  # while torch waits for the others, Python handles no signal
         self._gpus = torch.cuda.is_available() and dist.is_nccl_available()
         self._joined = True
         backend = "cpu:gloo,cuda:nccl" if self._gpus else "gloo"
@@ -150,8 +150,8 @@ class Processes(Team):
         except (RuntimeError, ValueError, OSError) as error:
             at = f"{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
             raise TeamError(
-                f"process {self.process} of {self.processes} did not meet the others at {at}: "
-                f"start all of them with torchrun, and see that the machines reach each other."
+                f"Process {self.process} of {self.processes} cannot connect to the others at {at}. "
+                f"Start all of them with torchrun, and check that the machines can reach each other."
             ) from error
         for number in SIGNALS:
             signal.signal(number, self._stop)
@@ -160,9 +160,9 @@ class Processes(Team):
         import torch
 
         index = torch.tensor(list(own), dtype=torch.long, device=whole.device)
-        found = torch.zeros_like(whole).index_copy_(dim, index, whole.index_select(dim, index))
-        self._sum(found)  # of zeros and one other number: exact
-        whole.copy_(found)
+        entries = torch.zeros_like(whole).index_copy_(dim, index, whole.index_select(dim, index))
+        self._sum(entries)  # exact: every sum has one term that is not zero
+        whole.copy_(entries)
 
     def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
         import torch
@@ -183,7 +183,7 @@ class Processes(Team):
 
         content = read() if self.leads else b""
         length = torch.tensor([len(content)])
-        with _heard():
+        with _noticing_lost_processes():
             dist.broadcast(length, src=0)
             passed = bytearray(content) if self.leads else bytearray(int(length))
             if passed:
@@ -200,11 +200,13 @@ class Processes(Team):
         if kind != "cuda" or self.local_processes == 1:
             return name
         if number:
-            raise SettingError(f"--device {name} is one GPU for {self.local_processes} processes: choose cuda, or cpu.")
+            raise SettingError(
+                f"`device` {name} is one GPU, but there are {self.local_processes} processes. Choose cuda or cpu."
+            )
         if torch.cuda.device_count() < self.local_processes:
             raise SettingError(
-                f"this machine has {torch.cuda.device_count()} GPUs for {self.local_processes} processes: "
-                f"start fewer with --nproc-per-node, or add --device cpu."
+                f"This machine has {torch.cuda.device_count()} GPUs for {self.local_processes} processes. "
+                f"Start fewer processes with torchrun, or choose `device` cpu."
             )
         torch.cuda.set_device(self.local_process)
         return f"cuda:{self.local_process}"
@@ -237,11 +239,11 @@ class Processes(Team):
     def _sum(self, tensor: Tensor) -> None:
         import torch.distributed as dist
 
-        with _heard():
+        with _noticing_lost_processes():
             dist.all_reduce(tensor)
 
     def _stop(self, number: int, frame: object) -> NoReturn:
-        """The terminal or torchrun ends this process: once is enough."""
+        """The terminal or torchrun ends this process; further signals are ignored."""
         self._ignore_signals()
         raise KeyboardInterrupt(ENDED if number == signal.SIGTERM else "")
 
@@ -251,8 +253,8 @@ class Processes(Team):
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
-    """Around what all do together: gloo and nccl tell of a lost process by a RuntimeError and nothing more precise."""
+def _noticing_lost_processes() -> Iterator[None]:
+    """Around collective operations: gloo and nccl raise a bare RuntimeError when another process is lost."""
     try:
         yield
     except RuntimeError as error:
@@ -261,7 +263,7 @@ def _heard() -> Iterator[None]:
 
 @contextmanager
 def joined() -> Iterator[Team]:
-    """The team that torchrun started this process for; a team of one where nobody else was started."""
+    """The team of the processes that torchrun started, or a team of one process without torchrun."""
     environment = dict(os.environ)
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(environment) or environment["WORLD_SIZE"] == "1":
         yield ALONE

@@ -1,9 +1,9 @@
-"""Engines: who computes the steps of a network. Whichever does, the results are the same up to rounding.
+"""Engines: what computes the layers of a network. All engines give the same results, up to rounding.
 
-`Engine` is plain torch, on any device. `Native` has kernels of our own for float32 on a CPU: convolutions by Winograd's
-minimal filtering (a quarter of the multiplications), and norm, ReLU and pooling in one go, with the first and second
-derivatives that gradient matching needs. What they do not cover, torch computes. Under `torch.autocast`, both round
-the factors of products to bfloat16.
+`Engine` is plain torch, on any device. `Native` uses C++ kernels for float32 on a CPU: convolutions by Winograd's
+minimal filtering (a quarter of the multiplications), and norm, ReLU and pooling in one pass, with the first and second
+derivatives that gradient matching needs. It leaves all other cases to torch. Under `torch.autocast`, both round the
+factors of products to bfloat16.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Engine:
         return "plain torch"
 
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
-        """What `layer` makes of images [B, ch, h, w]."""
+        """The output of `layer` for images [B, ch, h, w]."""
         return F.conv2d(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
 
     def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
@@ -52,7 +52,7 @@ def _weight_gradient(inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linea
 
 
 class Native(Engine):
-    """Kernels of our own where they fit."""
+    """C++ kernels for the cases that they cover, torch for the others."""
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
@@ -66,7 +66,7 @@ class Native(Engine):
         return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias, _half())
 
     def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
-        if not (_each_channel_alone(norm, x) and _ours(x, norm.weight, norm.bias) and min(x.shape[2:]) >= 2):
+        if not (_each_channel_alone(norm, x) and _covered(x, norm.weight, norm.bias) and min(x.shape[2:]) >= 2):
             return super().norm_relu_pool(x, norm)
         return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps)
 
@@ -79,11 +79,11 @@ class Native(Engine):
 
 
 def native() -> Native:
-    """The kernels of this machine, compiled now if they never were; NoCompilerError where that is not possible."""
+    """The engine with C++ kernels; compiles them at the first use on a machine. NoCompilerError if that fails."""
     return Native(Kernels.compiled())
 
 
-def _ours(*tensors: Tensor | None) -> bool:
+def _covered(*tensors: Tensor | None) -> bool:
     return all(x is None or (x.device.type == "cpu" and x.dtype == torch.float32) for x in tensors)
 
 
@@ -96,7 +96,7 @@ def _small_filters(images: Tensor, layer: nn.Conv2d) -> bool:
     plain = (layer.kernel_size, layer.stride, layer.dilation, layer.groups) == ((3, 3), (1, 1), (1, 1), 1)
     padded = isinstance(layer.padding, tuple) and min(layer.padding) >= 1 and layer.padding_mode == "zeros"
     fitting = images.dim() == 4 and images.shape[1] == layer.in_channels
-    return plain and padded and fitting and _ours(images, layer.weight, layer.bias)
+    return plain and padded and fitting and _covered(images, layer.weight, layer.bias)
 
 
 def _each_channel_alone(norm: nn.GroupNorm, x: Tensor) -> bool:
@@ -104,6 +104,6 @@ def _each_channel_alone(norm: nn.GroupNorm, x: Tensor) -> bool:
 
 
 def _padded(images: Tensor, layer: nn.Conv2d) -> Tensor:
-    """Images to which a padding of 1 is what is left to add."""
+    """Images with all of the padding but 1, which the kernel adds."""
     down, across = (int(side) - 1 for side in layer.padding)
     return F.pad(images, (across, across, down, down)) if down or across else images

@@ -1,4 +1,4 @@
-"""Keep freed memory instead of giving it back: the same large tensors are made again in every iteration."""
+"""Keep freed memory in the process: every iteration allocates the same large tensors again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MOST = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Let this process reuse freed memory where the C library can be told to (glibc); elsewhere nothing happens.
+    """Let this process reuse freed memory, if its C library is glibc; otherwise do nothing.
 
-    By default every large tensor is mapped anew and its pages are zeroed at first touch, which can take a fifth of
-    the time (benchmarks/memory.py).
+    By default glibc maps new pages for every large tensor, and the kernel fills them with zeros, which can take a fifth
+    of the time (benchmarks/memory.py).
     """
     if sys.platform != "linux":
         return

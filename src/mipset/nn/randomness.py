@@ -1,8 +1,8 @@
-"""Randomness is addressed, not consumed (law 6).
+"""Every random draw has an address (law 6 in docs/architecture.md).
 
-Every draw comes from a generator of its own, keyed by the seed, the purpose of the draw and where it stands in the
-run. Nothing depends on what was drawn before: a run that was killed and resumed, or shared out over processes,
-draws the same numbers as one that was not.
+Each draw has its own generator, keyed by the seed, the purpose of the draw and its place in the run. No draw depends on
+the draws before it. So a run that was interrupted and resumed, or that several processes share, draws the same numbers
+as one that was not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 
 class Purpose(Enum):
-    """What a draw is for: two purposes never share a stream."""
+    """What a draw is for. Two purposes never share a generator."""
 
     INITIAL_PIXELS = "initial pixels"
     NETWORK = "network"
@@ -37,19 +37,19 @@ def key(seed: int, purpose: Purpose, *address: int) -> int:
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> torch.Generator:
-    """A generator on the CPU for one place in a run; what it draws is then moved where it is used."""
+    """A generator on the CPU for one place in a run; its numbers are moved to the device that needs them."""
     return torch.Generator().manual_seed(key(seed, purpose, *address))
 
 
-def permutation(size: int, seed: int, purpose: Purpose, *address: int) -> torch.Tensor:
-    """A shuffled 0..size-1."""
-    return torch.randperm(size, generator=generator(seed, purpose, *address))
+def permutation(items: int, seed: int, purpose: Purpose, *address: int) -> torch.Tensor:
+    """A shuffled 0..items-1."""
+    return torch.randperm(items, generator=generator(seed, purpose, *address))
 
 
 def shuffled_batch(items: int, batch: int, step: int, seed: int, purpose: Purpose, *address: int) -> torch.Tensor:
-    """Batch number `step` of an endless sequence of shuffled epochs, the incomplete last batch of each dropped.
+    """Batch number `step` of an endless sequence of shuffled epochs; the incomplete last batch of each is dropped.
 
-    Which epoch the step falls into follows from `step` alone, so no position has to be remembered.
+    The epoch follows from `step`, so a checkpoint needs no position.
     """
     epoch, place = divmod(step, items // batch)
     return permutation(items, seed, purpose, *address, epoch)[place * batch : (place + 1) * batch]

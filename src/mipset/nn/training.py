@@ -1,4 +1,4 @@
-"""One training step, many on one small set, and what a network makes of images: shared by all who train one."""
+"""Training a network: one step, many epochs on a small set, and its class scores and features."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Images:
-    """Labelled images of one size: uint8, or float in [0, 1]; `batch` gives them normalised.
+    """Labelled images of one resolution, uint8 or float in [0, 1]; `batch` gives them normalised.
 
-    A big set stays in bytes, so it is normalised batch by batch.
+    A large set stays uint8 in memory, and only batches become floats.
     """
 
     pixels: Tensor  # [n, ch, h, w]
@@ -63,8 +63,8 @@ class Images:
         """The normalised images at `indices`, and their labels."""
         if isinstance(indices, Tensor):
             indices = indices.to(self.pixels.device)
-        chosen = self.pixels[indices]
-        unit = to_unit(chosen) if chosen.dtype == torch.uint8 else chosen
+        pixels = self.pixels[indices]
+        unit = to_unit(pixels) if pixels.dtype == torch.uint8 else pixels
         return normalise(unit, self.mean, self.std), self.labels[indices]
 
 
@@ -77,7 +77,7 @@ class TrainingRule:
     decay: float
     augmentation: Augmentation
     mix: float
-    half: bool = False  # products of bfloat16, sums of float32
+    half: bool = False  # whether products are of bfloat16; sums are always of float32
 
     def optimiser(self, theta: Network) -> torch.optim.SGD:
         """A new optimiser for all parameters of θ."""
@@ -92,9 +92,9 @@ class TrainingRule:
         generator: torch.Generator,
         team: Team = ALONE,
     ) -> None:
-        """One step on normalised images. Draws are made for all of them, whoever looks at them: all take one step."""
-        size = (images.shape[2], images.shape[3])
-        draw = self.augmentation.draw(generator, size, images=len(images))
+        """One step on normalised images. Every process of a team draws for all images, so all take the same step."""
+        resolution = (images.shape[2], images.shape[3])
+        draw = self.augmentation.draw(generator, resolution, images=len(images))
         mixed = cutmix(draw(images), labels, generator, self.mix)
         optimiser.zero_grad(set_to_none=True)
 
@@ -109,13 +109,13 @@ class TrainingRule:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a network learns from one small set, and when its rate drops."""
+    """How many epochs a network learns from one small set, and when its learning rate drops."""
 
     epochs: int
     batch: int = 64
     milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
-    drop: float = 0.2  # what the rate is multiplied with there
-    even: bool = False  # whether the batches of an epoch are of one size, rather than the last what is left over
+    drop: float = 0.2  # factor of the rate there
+    even: bool = False  # whether all batches of an epoch have the same number of images; else the last has fewer
 
     def split(self, order: Tensor) -> Sequence[Tensor]:
         """The batches of one epoch."""
@@ -125,21 +125,21 @@ class Schedule:
 
 
 def rule_of(p: Protocol) -> TrainingRule:
-    """How a network learns from a batch by a protocol."""
+    """The training rule of a protocol."""
     return TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
 
 
 def schedule_of(p: Protocol, images: int) -> Schedule:
-    """The epochs of a network that is trained on so many images by a protocol."""
+    """The schedule of a protocol for so many images."""
     return Schedule(p.epochs_for(images), p.batch, p.milestones, p.drop, p.even)
 
 
 def fit(
     theta: Network, images: Images, rule: TrainingRule, schedule: Schedule, seed: int, *address: int
 ) -> Iterator[int]:
-    """Train θ on all images again and again, and yield the number of every epoch, from 1, when it is over.
+    """Train θ on all images for many epochs; yield the number of every epoch, from 1, at its end.
 
-    Batches and augmentation are drawn for `seed` and `address`, so that different networks see different ones.
+    `seed` and `address` are the address of the draws, so that different networks have different batches.
     """
     optimiser = rule.optimiser(theta)
     drops = {int(share * schedule.epochs) for share in schedule.milestones}
@@ -164,19 +164,19 @@ def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
 
 
 def class_scores(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
-    """What θ says about every image as it is, [n, C]."""
-    return _clean_pass(theta, theta, images, batch)
+    """The class scores of every image, without augmentation: [n, C]."""
+    return _evaluated(theta, theta, images, batch)
 
 
 def last_features(theta: Network, images: Images, batch: int = TEST_BATCH) -> Tensor:
-    """What θ sees in every image as it is, [n, F]."""
-    return _clean_pass(theta, theta.features, images, batch)
+    """The last features of every image, without augmentation: [n, F]."""
+    return _evaluated(theta, theta.features, images, batch)
 
 
 @torch.no_grad()
-def _clean_pass(theta: Network, look: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
-    """No augmentation, no gradients, and never more than one batch at work."""
+def _evaluated(theta: Network, function: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
+    """A function of all images, batch by batch: no augmentation, no gradients."""
     theta.eval()
-    found = [look(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
+    results = [function(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
     theta.train()
-    return torch.cat(found)
+    return torch.cat(results)

@@ -1,1 +1,1 @@
-"""What can be chosen: recipes, protocols, architectures. Nothing here needs torch."""
+"""What can be chosen: recipes, methods, protocols, architectures. Nothing here needs torch."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from mipset.errors import SettingError, choices
 
-
 BATCH = 64  # training images in one step, in every named protocol
 
 
@@ -23,7 +22,7 @@ class Protocol:
 
     name: str = "paper"
     epochs: int = 1000
-    least_steps: int = 0  # small sets are trained for more epochs, until there were as many steps
+    least_steps: int = 0  # small sets are trained for more epochs, until they have had so many steps
     batch: int = BATCH
     rate: float = 0.01
     momentum: float = 0.9
@@ -31,8 +30,8 @@ class Protocol:
     augment: str = "color_crop_flip_scale_rotate"
     mix: float = 0.5  # probability of CutMix
     milestones: tuple[float, ...] = (2 / 3, 5 / 6)  # of the epochs, where the rate drops
-    drop: float = 0.2  # what the rate is multiplied with there
-    even: bool = False  # whether the batches of an epoch are of one size
+    drop: float = 0.2  # factor of the rate there
+    even: bool = False  # whether all batches of an epoch have the same number of images
 
     def epochs_for(self, images: int) -> int:
         """How many epochs a network is trained on so many images."""
@@ -43,8 +42,8 @@ class Protocol:
         return f"{self.name}, {self.epochs} epochs{least}"
 
 
-# With few steps and a high rate, a last batch of a few images undoes what the others did: on CIFAR-10, 200 images in
-# batches of 64, 64, 64 and 8 were 5 points worse than in four of 50.
+# `even`: with few steps and a high rate, a small last batch harms the network. On CIFAR-10, 200 images in batches of
+# 64, 64, 64 and 8 were 5 points worse than in four batches of 50.
 QUICK = Protocol("quick", epochs=16, least_steps=100, rate=0.05, even=True)
 PROTOCOLS = {protocol.name: protocol for protocol in (Protocol(), QUICK)}
 
@@ -52,8 +51,8 @@ PROTOCOLS = {protocol.name: protocol for protocol in (Protocol(), QUICK)}
 def protocol(name: str, **changes: Any) -> Protocol:
     """A named protocol, with some settings changed."""
     if name not in PROTOCOLS:
-        raise SettingError(f"there is no protocol {name!r}: choose {choices(PROTOCOLS)}.")
+        raise SettingError(f"There is no protocol {name!r}. Choose {choices(PROTOCOLS)}.")
     chosen = replace(PROTOCOLS[name], **changes)
     if chosen.epochs < 1:
-        raise SettingError(f"--epochs cannot be {chosen.epochs}: it must be at least 1.")
+        raise SettingError(f"`epochs` is {chosen.epochs}: it must be at least 1.")
     return chosen

@@ -1,6 +1,6 @@
-"""Our own steps of a ConvNet for the CPU, compiled on the machine they run on: `kernels.cpp` through its C interface.
+"""C++ kernels for the layers of a ConvNet on a CPU: `kernels.cpp`, compiled on the machine that runs it.
 
-Compiling takes some seconds, once: the result is kept in the cache folder under a name made of the source, the
+Compiling takes some seconds, once. The library is kept in the cache folder; its name depends on the source, the
 compiler and the processor.
 """
 

@@ -1,4 +1,4 @@
-"""Compiling `kernels.cpp` once for this machine, and finding it again."""
+"""Compile `kernels.cpp` once for this machine, and find the result again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPILERS = ("c++", "g++", "clang++")
 
 
 def library() -> Path:
-    """The compiled kernels in the cache folder; made if they are not there, or not whole."""
+    """The path of the compiled kernels in the cache folder; compiles them if they are missing or damaged."""
     source = resources.files("mipset.nn.native").joinpath("kernels.cpp").read_bytes()
     folder = home() / "kernels"
     reasons = []
@@ -38,7 +38,8 @@ def library() -> Path:
             reasons.append(error)
         except OSError as error:
             raise NoCompilerError(
-                f"the kernels cannot be kept in and opened from {folder} ({error}): set MIPSET_HOME to another folder."
+                f"The compiled kernels cannot be stored in {folder} and opened there ({error}). "
+                f"Set MIPSET_HOME to another folder."
             ) from error
     raise reasons[0]
 
@@ -48,29 +49,30 @@ def _hash(content: bytes) -> str:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a file is what its name says: opening a library that was cut short would end the process."""
+    """Whether the content of a file has the hash in its name: opening a truncated library would end the process."""
     return path.stem.endswith(_hash(path.read_bytes()))
 
 
 def _compile(compiler: list[str], source: bytes, to: Path, name: str) -> Path:
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=to) as folder:
-        text, made = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        text, compiled = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         text.write_bytes(source)
-        _run([*compiler, *FLAGS, "-o", str(made), str(text)])
-        path = to / f"{name}-{_hash(made.read_bytes())}.so"
-        made.replace(path)  # several processes may build at once: each puts a whole file in place
+        _run([*compiler, *FLAGS, "-o", str(compiled), str(text)])
+        path = to / f"{name}-{_hash(compiled.read_bytes())}.so"
+        compiled.replace(path)  # atomic: several processes may compile at the same time
     return path
 
 
 def _compilers() -> list[list[str]]:
-    """Commands that may compile: what CXX says, or those that are known and here."""
-    asked = os.environ.get("CXX")
-    named = [shlex.split(asked)] if asked else [[name] for name in COMPILERS]
-    found = [command for command in named if command and shutil.which(command[0])]
-    if not found:
-        raise NoCompilerError(f"there is no C++ compiler ({asked or ', '.join(COMPILERS)}) here: install g++.")
-    return found
+    """Commands of installed compilers: that of the variable CXX, or else the usual ones."""
+    variable = os.environ.get("CXX")
+    commands = [shlex.split(variable)] if variable else [[name] for name in COMPILERS]
+    installed = [command for command in commands if command and shutil.which(command[0])]
+    if not installed:
+        names = variable or ", ".join(COMPILERS)
+        raise NoCompilerError(f"There is no C++ compiler ({names}) on this machine. Install g++.")
+    return installed
 
 
 def _run(command: list[str]) -> bytes:
@@ -78,13 +80,13 @@ def _run(command: list[str]) -> bytes:
         return subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
     except (OSError, subprocess.SubprocessError) as error:
         output = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
-        said = (output or b"").decode(errors="replace").strip().splitlines() or [str(error)]
-        reason = next((line for line in said if "error" in line), said[0])
+        lines = (output or b"").decode(errors="replace").strip().splitlines() or [str(error)]
+        reason = next((line for line in lines if "error" in line), lines[0])
         raise NoCompilerError(f"{command[0]} does not compile the kernels: {reason}.") from error
 
 
 def _processor() -> bytes:
-    """What tells this processor from another that might not run the same code."""
+    """The instruction sets of this processor: another one might not run the same code."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -26,7 +26,7 @@ def convolve(kernels: Kernels, images: Tensor, weight: Tensor, bias: Tensor | No
 def weight_gradients(
     kernels: Kernels, inputs: Tensor, slopes: Tensor, ends: Sequence[int], half: bool = False
 ) -> Tensor:
-    """Of such a convolution, summed over each stretch of images between two `ends`; differentiable in both."""
+    """The weight gradients of `convolve`, summed over the images between two `ends`; differentiable in both inputs."""
     result: Tensor = _WeightGradients.apply(kernels, inputs, slopes, list(ends), half)  # type: ignore[no-untyped-call]
     return result
 
@@ -103,10 +103,10 @@ class _NormReluPool(Function):
 
 class _NormReluPoolBackward(Function):
     @staticmethod
-    def forward(ctx: Any, kernels: Kernels, dy: Tensor, *known: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, kernels: Kernels, dy: Tensor, *saved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ctx.kernels = kernels
-        ctx.save_for_backward(dy, *known)
-        dx, dgamma, dbeta = kernels.block_backward(dy, *known)
+        ctx.save_for_backward(dy, *saved)
+        dx, dgamma, dbeta = kernels.block_backward(dy, *saved)
         ctx.mark_non_differentiable(dgamma, dbeta)
         return dx, dgamma, dbeta
 
@@ -114,7 +114,9 @@ class _NormReluPoolBackward(Function):
     @once_differentiable
     def backward(ctx: Any, u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         if any(ctx.needs_input_grad[3:5]):
-            raise NotImplementedError("second derivatives are for x alone: let gamma and beta require no gradient.")
+            raise NotImplementedError(
+                "Second derivatives exist for x only: gamma and beta must not require a gradient."
+            )
         for_dy, for_x = ctx.kernels.block_double_backward(u, *ctx.saved_tensors)
         return None, for_dy, for_x, None, None, None, None
 
@@ -122,7 +124,7 @@ class _NormReluPoolBackward(Function):
 def _convolved(
     kernels: Kernels, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool
 ) -> Tensor:
-    """Each stretch of images with filters of its own."""
+    """Each stretch of images is convolved with its own filters."""
     if images.shape[1] >= LEAST_CHANNELS:
         return kernels.convolve(images, weights, bias, ends, half)
     images = lined_up(images)
@@ -135,5 +137,5 @@ def _convolved(
 
 
 def _turned(weight: Tensor) -> Tensor:
-    """The filters that bring gradients back: [..., co, ci, 3, 3] to [..., ci, co, 3, 3], turned around."""
+    """The filters of the backward pass: [..., co, ci, 3, 3] to [..., ci, co, 3, 3], rotated by 180 degrees."""
     return weight.flip((-2, -1)).transpose(-4, -3)

@@ -13,9 +13,9 @@ from mipset.nn.native.build import library
 
 
 def lined_up(images: Tensor) -> Tensor:
-    """[n, c, h, w] in the order that the kernels read.
+    """Images [n, c, h, w] in the memory order of the kernels, channels_last.
 
-    The bytes of grey images are in that order anyhow; their strides say so too, or torch would answer in the other one.
+    Grey images have the same bytes in both orders. Their strides are set too, or torch would return the other order.
     """
     images = images.contiguous(memory_format=torch.channels_last)
     _, c, h, w = images.shape
@@ -28,9 +28,9 @@ def stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class Kernels:
-    """Nothing here records gradients: see functions.py.
+    """The functions of the compiled library. They record no gradients: see functions.py for that.
 
-    `half` lets the factors of products be rounded to bfloat16 where the processor gains from it.
+    `half` allows the factors of products to be rounded to bfloat16, if that is faster on this processor.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,18 +39,18 @@ class Kernels:
 
     @classmethod
     def compiled(cls) -> Kernels:
-        """Those of this machine: compiled now, if they never were. NoCompilerError where that is not possible."""
+        """The kernels of this machine; compiles them at the first use. NoCompilerError if that fails."""
         return cls(library())
 
     def __reduce__(self) -> tuple[type[Kernels], tuple[Path]]:
-        return Kernels, (self._path,)  # a process that is sent this opens the library for itself
+        return Kernels, (self._path,)  # another process opens the library again
 
     def convolve(
         self, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool = False
     ) -> Tensor:
         """3 x 3, stride 1, padding 1: [n, ci, h, w] to [n, co, h, w].
 
-        Each stretch of images between two `ends` has filters of its own: [k, co, ci, 3, 3].
+        Each stretch of images between two `ends` has its own filters: [k, co, ci, 3, 3].
         """
         n, ci, h, w = images.shape
         co = weights.shape[1]
@@ -65,13 +65,13 @@ class Kernels:
         return out
 
     def weight_gradients(self, inputs: Tensor, slopes: Tensor, ends: Sequence[int], half: bool = False) -> Tensor:
-        """The gradient of such a convolution's weight, summed over each stretch of images: [k, co, ci, 3, 3]."""
+        """The weight gradient of `convolve`, summed over each stretch of images: [k, co, ci, 3, 3]."""
         _, ci, h, w = inputs.shape
         co = slopes.shape[1]
         out = torch.empty(len(ends), co, ci, 3, 3)
         borders = (ctypes.c_long * len(ends))(*ends)
-        known = (lined_up(inputs), lined_up(slopes), borders, len(ends))
-        self._allocating("weight_gradients", *known, out, h, w, ci, co, int(half))
+        arguments = (lined_up(inputs), lined_up(slopes), borders, len(ends))
+        self._allocating("weight_gradients", *arguments, out, h, w, ci, co, int(half))
         return out
 
     def block(self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,8 +86,8 @@ class Kernels:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of x [n, c, h, w], of gamma and of beta [c]."""
         dx, dgamma, dbeta = _empty(*x.shape), torch.empty_like(mean), torch.empty_like(mean)
-        known = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
-        self._call("block_backward", *known, dx, dgamma, dbeta, *_sizes(x))
+        arguments = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_backward", *arguments, dx, dgamma, dbeta, *_sizes(x))
         return dx, dgamma.sum(dim=0), dbeta.sum(dim=0)
 
     def block_double_backward(
@@ -95,8 +95,8 @@ class Kernels:
     ) -> tuple[Tensor, Tensor]:
         """The gradients of <u, dx> with respect to dy and x."""
         for_dy, for_x = _empty(*dy.shape), _empty(*x.shape)
-        known = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
-        self._call("block_double_backward", *known, for_dy, for_x, *_sizes(x))
+        arguments = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_double_backward", *arguments, for_dy, for_x, *_sizes(x))
         return for_dy, for_x
 
     def _call(self, name: str, *arguments: object) -> int:

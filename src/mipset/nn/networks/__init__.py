@@ -1,4 +1,4 @@
-"""Networks: `features(x)` is what the classifier is given, `forward(x)` the class scores."""
+"""Networks: `features(x)` is the input of the classifier, `forward(x)` its class scores; `builder` makes networks."""
 
 from __future__ import annotations
 

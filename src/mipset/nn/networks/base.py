@@ -1,4 +1,4 @@
-"""What every network offers, and how one is made anew from a key."""
+"""What every network has, and how a new one is initialised from a key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mipset.nn.engines import Engine
 
 
 class Network(nn.Module, ABC):
-    """A classifier whose last features can be seen.
+    """A classifier that also gives its last features.
 
-    To condense with, it has to see each image of a batch alone; to evaluate with, it may have batch norm.
+    A network for condensing must process each image of a batch alone. A network for evaluation may have batch norm.
     """
 
-    engine: Engine = Engine()  # who computes its steps
+    engine: Engine = Engine()  # computes its layers
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
-        """Images [B, ch, h, w] to features [B, F]: what the classifier is given."""
+        """Images [B, ch, h, w] to features [B, F], the input of the classifier."""
 
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class Network(nn.Module, ABC):
 
 
 def fresh(build: Callable[[], Network], key: int, device: torch.device) -> Network:
-    """A newly initialised network that depends on `key` alone; the global generator is left as it was."""
+    """A new network whose weights depend on `key` only; the global generator of torch keeps its state."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(key)
         return build().to(device)

@@ -15,26 +15,26 @@ from mipset.nn.networks.layers import Convolution, instance_norm
 class ConvNet(Network):
     """`depth` blocks of 3x3 convolution, instance norm, ReLU and 2x2 average pooling; then a linear classifier.
 
-    Instance norm is GroupNorm with one group per channel, with its affine parameters. Images of 28 pixels are padded to
-    32 by the first convolution, so that they halve evenly. The parameters carry the names of the authors' release.
+    Instance norm is GroupNorm with one group per channel, with its affine parameters. The first convolution pads
+    images of 28 pixels to 32, which can be halved. The parameters have the names of the authors' release.
     """
 
     def __init__(
         self,
         channels: int,
         classes: int,
-        size: tuple[int, int],
+        resolution: tuple[int, int],
         width: int = 128,
         depth: int = 3,
         engine: Engine | None = None,
     ) -> None:
         super().__init__()
-        padding = 3 if size == (28, 28) else 1
-        height, width_px = (side + 2 * (padding - 1) for side in size)
+        padding = 3 if resolution == (28, 28) else 1
+        height, width_px = (side + 2 * (padding - 1) for side in resolution)
         if min(height, width_px) < 2**depth:
             raise SettingError(
-                f"a ConvNet of depth {depth} halves images {depth} times, which {size[0]} x {size[1]} pixels "
-                f"do not allow: choose a smaller --depth or larger images."
+                f"A ConvNet of `depth` {depth} halves images {depth} times: "
+                f"{resolution[0]} x {resolution[1]} pixels are too few. Choose a smaller `depth` or larger images."
             )
         self.engine = engine or Engine()
         convolutions = nn.ModuleList(

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from mipset.errors import SettingError, choices
 from mipset.nn.engines import Engine
 from mipset.nn.networks.base import Network
-from mipset.nn.networks.layers import Convolution, check_size
+from mipset.nn.networks.layers import Convolution, check_resolution
 
 PLANS = {121: (6, 12, 24, 16)}  # layers of each block, by depth
 
 
 class Layer(nn.Module):
-    """Adds `growth` channels to those it is given: a 1x1 convolution to four times as many, then a 3x3 convolution."""
+    """Adds `growth` channels to its input: a 1x1 convolution to four times as many, then a 3x3 convolution."""
 
     def __init__(self, engine: Engine, channels: int, growth: int) -> None:
         super().__init__()
@@ -32,39 +32,39 @@ class Layer(nn.Module):
 class DenseNet(Network):
     """A stem, four blocks of layers, global average pooling, a linear classifier; with batch norm.
 
-    A layer sees the channels of all layers of its block before it, and adds `width` of its own: the growth. The stem is
-    a 3x3 convolution to twice as many. Between blocks, a 1x1 convolution keeps half of the channels, and 2x2 average
-    pooling halves the image. It sees the images of a batch together while it learns, so it is for evaluation only.
+    The input of a layer is the channels of all layers before it in its block; it adds `width` channels, the growth. The
+    stem is a 3x3 convolution to twice as many. Between blocks, a 1x1 convolution keeps half of the channels, and 2x2
+    average pooling halves the image. Batch norm mixes the images of a batch, so it is for evaluation only.
     """
 
-    LEAST = 16  # pixels, of which pooling leaves 8, 4 and 2
+    LEAST = 16  # pixels along a side; pooling leaves 8, 4 and 2
 
     def __init__(
         self,
         channels: int,
         classes: int,
-        size: tuple[int, int],
+        resolution: tuple[int, int],
         width: int = 12,
         depth: int = 121,
         engine: Engine | None = None,
     ) -> None:
         super().__init__()
-        check_size("DenseNet", size, self.LEAST)
+        check_resolution("DenseNet", resolution, self.LEAST)
         if depth not in PLANS:
-            raise SettingError(f"--depth of a DenseNet cannot be {depth}: choose {choices(map(str, PLANS))}.")
+            raise SettingError(f"`depth` is {depth}: a DenseNet has {choices(map(str, PLANS))} layers.")
         self.engine = engine or Engine()
-        held = 2 * width
-        steps: list[nn.Module] = [Convolution(self.engine, channels, held, bias=False)]
+        planes = 2 * width
+        steps: list[nn.Module] = [Convolution(self.engine, channels, planes, bias=False)]
         for block, layers in enumerate(PLANS[depth]):
             if block > 0:
-                halved = Convolution(self.engine, held, held // 2, 1, bias=False)
-                steps += [nn.BatchNorm2d(held), nn.ReLU(), halved, nn.AvgPool2d(2)]
-                held //= 2
+                halved = Convolution(self.engine, planes, planes // 2, 1, bias=False)
+                steps += [nn.BatchNorm2d(planes), nn.ReLU(), halved, nn.AvgPool2d(2)]
+                planes //= 2
             for _ in range(layers):
-                steps.append(Layer(self.engine, held, width))
-                held += width
-        self.body = nn.Sequential(*steps, nn.BatchNorm2d(held), nn.ReLU())
-        self.classifier = nn.Linear(held, classes)
+                steps.append(Layer(self.engine, planes, width))
+                planes += width
+        self.body = nn.Sequential(*steps, nn.BatchNorm2d(planes), nn.ReLU())
+        self.classifier = nn.Linear(planes, classes)
 
     def features(self, images: Tensor) -> Tensor:
         last: Tensor = self.body(images)

@@ -9,7 +9,7 @@ from mipset.nn.engines import Engine
 
 
 class Convolution(nn.Conv2d):
-    """A convolution that an engine computes. Unless told otherwise, it keeps the size of an image."""
+    """A convolution that an engine computes. By default, its output has the resolution of its input."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class Convolution(nn.Conv2d):
         padding: int | None = None,
         bias: bool = True,
     ) -> None:
-        around = kernel // 2 if padding is None else padding
-        super().__init__(channels, width, kernel, stride=stride, padding=around, bias=bias)
+        border = kernel // 2 if padding is None else padding
+        super().__init__(channels, width, kernel, stride=stride, padding=border, bias=bias)
         self.engine = engine
 
     def forward(self, images: Tensor) -> Tensor:
@@ -31,18 +31,18 @@ class Convolution(nn.Conv2d):
 
 
 def instance_norm(width: int) -> nn.GroupNorm:
-    """Zero mean and unit deviation of every channel of every image alone, then a learned scale and shift."""
+    """Zero mean and unit deviation of each channel of each image, then a learned scale and shift."""
     return nn.GroupNorm(width, width)
 
 
-def check_size(title: str, size: tuple[int, int], least: int) -> None:
-    """Refuse images that would arrive at the last norm as one pixel.
+def check_resolution(title: str, resolution: tuple[int, int], least: int) -> None:
+    """Refuse images that are one pixel large at the last norm.
 
-    One pixel does not deviate from itself: instance norm would forget it, and so would batch norm in a batch of one
-    image, such as the last of an epoch may be.
+    The deviation of one pixel is 0, so instance norm would erase it. So would batch norm in a batch of one image, which
+    can be the last batch of an epoch.
     """
-    if min(size) < least:
+    if min(resolution) < least:
         raise SettingError(
-            f"a {title} needs images of at least {least} x {least} pixels, not {size[0]} x {size[1]}: "
-            f"choose another --network or larger images."
+            f"A {title} needs images of at least {least} x {least} pixels, not {resolution[0]} x {resolution[1]}. "
+            f"Choose another `network` or larger images."
         )

@@ -1,4 +1,4 @@
-"""ResNets: one with batch norm for small images, and ResNetAP, which sees each image alone."""
+"""ResNets: one with batch norm for small images, and ResNetAP, which processes each image alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mipset.errors import SettingError, choices
 from mipset.nn.engines import Engine
 from mipset.nn.networks.base import Network
-from mipset.nn.networks.layers import Convolution, check_size, instance_norm
+from mipset.nn.networks.layers import Convolution, check_resolution, instance_norm
 
 STAGES = 4
 BLOCKS = {10: 1, 18: 2}  # of each stage, by depth
@@ -22,9 +22,9 @@ Norm = Callable[[int], nn.Module]
 class Block(nn.Module):
     """Two 3x3 convolutions, each with a norm, beside a shortcut.
 
-    To halve an image, the first convolution has a stride of 2; or of 1 and is followed by 2x2 average pooling, if the
-    block `pools`. Where input and output differ in shape, the shortcut is a 1x1 convolution with a norm. It pools
-    before it convolves: the other order gives the same for four times the work.
+    To halve an image, the first convolution has a stride of 2. If the block `pools`, it has a stride of 1, and 2x2
+    average pooling follows. If input and output have different shapes, the shortcut is a 1x1 convolution with a norm.
+    It pools before the convolution: the other order gives the same result with four times the work.
     """
 
     def __init__(self, engine: Engine, channels: int, width: int, norm: Norm, halves: bool, pools: bool) -> None:
@@ -46,7 +46,7 @@ class Block(nn.Module):
 
 
 class Residual(Network):
-    """What the ResNets have in common: a stem, four stages of blocks, global average pooling, a linear classifier.
+    """The common part of the ResNets: a stem, four stages of blocks, global average pooling, a linear classifier.
 
     A stage has one block (depth 10) or two (depth 18). Each stage but the first halves the image and doubles the width.
     """
@@ -56,7 +56,7 @@ class Residual(Network):
     ) -> None:
         super().__init__()
         if depth not in BLOCKS:
-            raise SettingError(f"--depth of a ResNet cannot be {depth}: choose {choices(map(str, BLOCKS))}.")
+            raise SettingError(f"`depth` is {depth}: a ResNet has {choices(map(str, BLOCKS))} layers.")
         self.engine = engine
         self.stem = stem
         widths = [width << stage for stage in range(STAGES) for _ in range(BLOCKS[depth])]
@@ -79,23 +79,23 @@ class Residual(Network):
 
 
 class ResNet(Residual):
-    """A ResNet with batch norm for small images: its stem is one 3x3 convolution, and blocks halve by their strides.
+    """A ResNet with batch norm for small images: its stem is one 3x3 convolution, and strides halve the image.
 
-    It sees the images of a batch together while it learns, so it is for evaluation only.
+    Batch norm mixes the images of a batch, so it is for evaluation only.
     """
 
-    LEAST = 9  # pixels, of which strides leave 5, 3 and 2
+    LEAST = 9  # pixels along a side; strides leave 5, 3 and 2
 
     def __init__(
         self,
         channels: int,
         classes: int,
-        size: tuple[int, int],
+        resolution: tuple[int, int],
         width: int = 32,
         depth: int = 10,
         engine: Engine | None = None,
     ) -> None:
-        check_size("ResNet", size, self.LEAST)
+        check_resolution("ResNet", resolution, self.LEAST)
         engine = engine or Engine()
         stem = nn.Sequential(Convolution(engine, channels, width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         super().__init__(engine, stem, width, depth, classes, nn.BatchNorm2d, pools=False)
@@ -104,24 +104,24 @@ class ResNet(Residual):
 class ResNetAP(Residual):
     """The ResNet of the paper's ImageNet experiments: instance norm, and average pooling in place of every stride.
 
-    Its stem is a 7x7 convolution and 4x4 average pooling. Images of less than 64 pixels have no room for that: for them
-    it is a 3x3 convolution without pooling.
+    Its stem is a 7x7 convolution and 4x4 average pooling. For images of less than 64 pixels it is a 3x3 convolution
+    without pooling.
     """
 
-    LEAST = 16  # pixels, of which pooling leaves 8, 4 and 2
+    LEAST = 16  # pixels along a side; pooling leaves 8, 4 and 2
 
     def __init__(
         self,
         channels: int,
         classes: int,
-        size: tuple[int, int],
+        resolution: tuple[int, int],
         width: int = 64,
         depth: int = 10,
         engine: Engine | None = None,
     ) -> None:
-        check_size("ResNetAP", size, self.LEAST)
+        check_resolution("ResNetAP", resolution, self.LEAST)
         engine = engine or Engine()
-        large = min(size) >= LARGE
+        large = min(resolution) >= LARGE
         stem = nn.Sequential(
             Convolution(engine, channels, width, 7 if large else 3, bias=False),
             instance_norm(width),
