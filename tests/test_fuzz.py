@@ -1,15 +1,15 @@
-"""Whatever comes in, what comes out is sound or one of our errors.
+"""Hostile input: whatever is read, the result is sound or one of our errors.
 
-Sound files of several shapes are cut, flipped, spliced and made to lie: about lengths and offsets, with values that no
-JSON should have, under names that are paths, as pickles that would run code and zips that would fill the memory. Each
-case is opened in every way there is. Then, of every case:
+Sound files of several shapes are truncated, changed, spliced, and given false headers: wrong lengths and offsets,
+values that no JSON should have, names that are paths, pickles that would run code, and zip files that would fill the
+memory. Each case is opened in every way that mipset has. These rules hold for every case:
 
-- nothing is raised but a `MipsetError`, whose message is one line of bearable length;
-- no byte is asked for outside of the file;
-- memory stays within a small multiple of the bytes that came in;
-- nothing is written outside of the folder that was named, and no code is run.
+- The only exception is a `MipsetError`. Its message is one line of readable length.
+- No byte outside of the file is requested.
+- Memory stays within a small multiple of the bytes that came in.
+- Nothing is written outside of the folder that was named, and no code is run.
 
-The same tests run a hundred cases each with the others, and 10,000 each with `make test-slow`.
+The usual test run uses a hundred cases for each test, and `make test-slow` uses 10,000.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from hypothesis import strategies as st
 
 import web
 from mipset import Accuracy, Artifact, MipsetError, device, read
-from mipset.device import places, remote
+from mipset.device import places
 from mipset.exchange.exports import FORMATS, export
 from mipset.exchange.published import as_artifact, open_published
 from mipset.file import artifact
@@ -56,47 +56,47 @@ T = TypeVar("T")
 FEW = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=10_000)
 
-# What a case may take beside the bytes that it brings, and how often it may take those. Less than the longest header
-# that a file can claim; more than the 4 MB by which Python's table of names grows when it happens to be full. And JSON
-# of `{}` alone is 27 times as large once it is parsed.
-SOME_MEMORY, TIMES = 6_000_000, 40
-RESIDENT = 100_000_000  # what an allocator may add to it
+# A case may use FREE_MEMORY bytes, and MULTIPLE times the bytes of its input. FREE_MEMORY is less than the longest
+# header that a file can claim, and more than the 4 MB by which Python's table of names grows when it is full. MULTIPLE
+# is large because JSON that consists of `{}` becomes 27 times as large when it is parsed.
+FREE_MEMORY, MULTIPLE = 6_000_000, 40
+ALLOCATOR_MEMORY = 100_000_000  # what the system may count in addition
 
 
-def said(error: MipsetError) -> None:
-    """An error is a sentence for people."""
+def check_message(error: MipsetError) -> None:
+    """The message must be one line of readable length."""
     assert "\n" not in str(error)
     assert len(str(error)) < 1000
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """A refusal is fine; any other exception is not."""
+def accepting_refusals() -> Iterator[None]:
+    """Accept a MipsetError, and no other exception."""
     try:
         yield
     except MipsetError as error:
-        said(error)
+        check_message(error)
 
 
 CLEAR, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
-def most_resident() -> int:
-    """The most memory of the process, in bytes, since `CLEAR` was told 5; 0 where that is not known."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    return 1000 * int(found[1]) if found else 0
+def peak_resident() -> int:
+    """The peak memory of the process in bytes, since "5" was written to `CLEAR`. 0 if the system does not tell."""
+    peak = re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
+    return 1000 * int(peak[1]) if peak else 0
 
 
 @contextmanager
-def little_memory(arrived: int) -> Iterator[None]:
-    """Never more at once than a small multiple of what came in, as Python counts it and as the system does."""
-    with suppress(OSError):  # what was there before counts too, where it cannot be cleared
+def limited_memory(input_bytes: int) -> Iterator[None]:
+    """Limit the peak memory to a small multiple of the input, as Python counts it and as the system counts it."""
+    with suppress(OSError):  # without it, the peak of earlier work counts too
         CLEAR.write_text("5")
     tracemalloc.reset_peak()
-    before, (traced, _) = most_resident(), tracemalloc.get_traced_memory()
+    before, (traced, _) = peak_resident(), tracemalloc.get_traced_memory()
     yield
-    assert tracemalloc.get_traced_memory()[1] - traced < SOME_MEMORY + TIMES * arrived
-    assert most_resident() - before < RESIDENT + TIMES * arrived
+    assert tracemalloc.get_traced_memory()[1] - traced < FREE_MEMORY + MULTIPLE * input_bytes
+    assert peak_resident() - before < ALLOCATOR_MEMORY + MULTIPLE * input_bytes
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a case that goes wrong
@@ -104,17 +104,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  
 
 @pytest.fixture(autouse=True)
 def traced() -> Iterator[None]:
-    """Counting memory slows everything down, so only here."""
+    """Count memory only in this file, since it is slow."""
     tracemalloc.start()
     yield
     tracemalloc.stop()
 
 
-# hostile files of ours
+# -- hostile condensed sets
 
 
-def sound(shape: tuple[int, ...], factor: int = 1, points: int = 0) -> bytes:
-    """A file of noise."""
+def sound_file(shape: tuple[int, ...], factor: int = 1, points: int = 0) -> bytes:
+    """The bytes of a valid file with random pixels."""
     ranks, classes, channels = shape[:3]
     return Artifact(
         images=np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8),
@@ -132,15 +132,15 @@ def sound(shape: tuple[int, ...], factor: int = 1, points: int = 0) -> bytes:
 
 
 SOUND = [
-    sound((1, 1, 1, 1, 1)),
-    sound((3, 2, 1, 4, 5), factor=2, points=3),
-    sound((2, 3, 3, 8, 8), factor=3, points=2),
-    sound((40, 1, 2, 3, 3)),
-    sound((2, 60, 1, 2, 2), factor=2),
-    sound((2, 4, 3, 64, 96), factor=2, points=3),  # longer than a block of reading
+    sound_file((1, 1, 1, 1, 1)),
+    sound_file((3, 2, 1, 4, 5), factor=2, points=3),
+    sound_file((2, 3, 3, 8, 8), factor=3, points=2),
+    sound_file((40, 1, 2, 3, 3)),
+    sound_file((2, 60, 1, 2, 2), factor=2),
+    sound_file((2, 4, 3, 64, 96), factor=2, points=3),  # longer than one block that is read
 ]
 
-RAW = [  # JSON, or what somebody may take for it
+RAW = [  # JSON, or text that resembles it
     *("0", "-1", "1", "2", "3", "7", "255", "true", "false", "null", "1.0", "-0.0", "0.5", "1e-320", "1e308", "1e999"),
     *("NaN", "Infinity", "-Infinity", "1e", "01", "+1", "0x10", "1_000", "٣", "'a'", "", "]", "}", "{", "undefined"),
     *(str(2**power + more) for power in (15, 31, 32, 62, 63, 64, 70) for more in (-1, 0, 1)),
@@ -152,11 +152,11 @@ RAW = [  # JSON, or what somebody may take for it
     *("[" + "0," * 3000 + "0]", "[" + "{}," * 3000 + "{}]", json.dumps({str(n): n for n in range(500)})),
 ]
 LENGTHS = [0, 1, 2, 7, 8, 9, 1 << 16, (1 << 23) - 8, 1 << 23, (1 << 23) + 1, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 1]
-MARKER, TWICE = "\ue000", "\ue001"  # in a text: here comes raw text; this makes a key come twice
+MARKER, TWICE = "\ue000", "\ue001"  # in a text: replaced by raw text; removed, so that a key comes twice
 
 
 def one_of(things: list[T]) -> st.SearchStrategy[T]:
-    """One of them, though not by showing all of them when something is wrong."""
+    """One of them. Unlike sampled_from, a failing test does not print all of them."""
     return st.integers(0, len(things) - 1).map(lambda number: things[number])
 
 
@@ -167,15 +167,15 @@ anything = st.recursive(
 raw = st.one_of(one_of(RAW), anything.map(json.dumps))
 
 
-def taken_apart(content: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
-    """Header, description and pixels of a sound file."""
+def parse_file(content: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    """The header, description and pixels of a valid file."""
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
     return header, json.loads(header["__metadata__"]["mipset"]), content[8 + length :]
 
 
-def redescribe(header: dict[str, Any], text: str) -> None:
-    """Another description, under its own digest."""
+def replace_description(header: dict[str, Any], text: str) -> None:
+    """Put another description into the header, with the digest that belongs to it."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     header["__metadata__"] = {"mipset": text, "mipset_sha256": digest}
 
@@ -185,20 +185,20 @@ def with_header(text: str, pixels: bytes) -> bytes:
     return struct.pack("<Q", len(header)) + header + pixels
 
 
-def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container within a JSON value, with each of its keys."""
+def json_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container in a JSON value, with each of its keys."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield value, key
-        yield from places_in(inner)
+        yield from json_places(inner)
 
 
 @st.composite
-def twisted(draw: st.DrawFn, value: dict[str, Any]) -> str:
-    """JSON text of a value with something hostile in place of a part of it, or with a key too few or too many."""
+def hostile_json(draw: st.DrawFn, value: dict[str, Any]) -> str:
+    """The JSON text of a value, with hostile text in place of some parts, or with a key removed or added."""
     texts = []
     for _ in range(draw(st.integers(0, 2))):
-        container, key = draw(one_of(list(places_in(value)) or [(value, "x")]))
+        container, key = draw(one_of(list(json_places(value)) or [(value, "x")]))
         texts.append(draw(raw))
         match draw(st.sampled_from(["replace", "replace", "remove", "add"])):
             case "replace":
@@ -214,22 +214,22 @@ def twisted(draw: st.DrawFn, value: dict[str, Any]) -> str:
 
 
 @st.composite
-def lying(draw: st.DrawFn) -> bytes:
-    """A sound layout whose header says something else."""
-    header, description, pixels = taken_apart(draw(one_of(SOUND)))
-    redescribe(header, draw(twisted(description)))
-    return with_header(draw(twisted(header)), pixels)
+def lying_files(draw: st.DrawFn) -> bytes:
+    """A valid layout with false statements in its header."""
+    header, description, pixels = parse_file(draw(one_of(SOUND)))
+    replace_description(header, draw(hostile_json(description)))
+    return with_header(draw(hostile_json(header)), pixels)
 
 
 @st.composite
-def reshaped(draw: st.DrawFn) -> bytes:
-    """All agrees, digests too, but the shape is an odd one for as many bytes: classes of one pixel, one long row."""
-    header, description, pixels = taken_apart(draw(one_of(SOUND)))
+def reshaped_files(draw: st.DrawFn) -> bytes:
+    """A consistent file with valid digests but an unusual shape: images of one pixel, or one long row."""
+    header, description, pixels = parse_file(draw(one_of(SOUND)))
     left, shape = len(pixels), []
     for _ in range(4):
         shape.append(draw(one_of([n for n in range(1, min(left, 300) + 1) if left % n == 0])))
         left //= shape[-1]
-    shape.append(left)  # the longest side is never that of ranks or classes, whose header would be slow to make
+    shape.append(left)  # the last side: many ranks or classes would make a long header, which is slow
     description.update(
         formation={"factor": draw(st.integers(1, 4))},
         mean=[draw(st.floats(allow_nan=False, allow_infinity=False))] * shape[2],
@@ -239,20 +239,20 @@ def reshaped(draw: st.DrawFn) -> bytes:
         sha256=[hashlib.sha256(rank).hexdigest() for rank in np.frombuffer(pixels, np.uint8).reshape(shape)],
     )
     header["images"].update(shape=shape, data_offsets=[0, draw(one_of([len(pixels)] * 3 + [len(pixels) + 1, left]))])
-    redescribe(header, json.dumps(description))
+    replace_description(header, json.dumps(description))
     return with_header(json.dumps(header), pixels)
 
 
 class Content(bytes):
-    """Bytes that are not shown whole where they are many."""
+    """Bytes whose repr is short even if they are many."""
 
     def __repr__(self) -> str:
         return super().__repr__() if len(self) < 5000 else f"<{len(self)} bytes: {self[:200]!r}...>"
 
 
 @st.composite
-def spliced(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes cut off, flipped, put in, left out, doubled; or another length of the header."""
+def spliced_files(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    """Files with bytes cut off, changed, inserted, removed or doubled; or with another length of the header."""
     content = bytearray(draw(whole))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
@@ -276,11 +276,13 @@ def spliced(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
     return bytes(content)
 
 
-files = st.one_of(lying(), reshaped(), spliced(one_of(SOUND)), spliced(lying()), st.binary(max_size=60)).map(Content)
+hostile_files = st.one_of(
+    lying_files(), reshaped_files(), spliced_files(one_of(SOUND)), spliced_files(lying_files()), st.binary(max_size=60)
+).map(Content)
 
 
-class Watched(io.BufferedReader):
-    """A file that must not be read outside of itself."""
+class BoundedReader(io.BufferedReader):
+    """A file whose reader asserts that it never reads outside of the file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path))
@@ -298,14 +300,14 @@ class Watched(io.BufferedReader):
 
 
 @contextmanager
-def watched(path: Path) -> Iterator[Watched]:
-    with opened(path), Watched(path) as stream:
+def open_bounded(path: Path) -> Iterator[BoundedReader]:
+    with opened(path), BoundedReader(path) as stream:
         yield stream
 
 
 opened = artifact.opened
 
-HABITS: list[web.Fault] = [
+SERVER_FAULTS: list[web.Fault] = [
     lambda _: False,
     web.without_ranges,
     web.in_chunks,
@@ -331,12 +333,12 @@ HABITS: list[web.Fault] = [
     web.then(lambda server: setattr(server, "etag", '"second"')),
     web.then(lambda server: setattr(server, "content", server.content + b"x")),
 ]
-habits = st.lists(one_of(HABITS), max_size=3)
+server_faults = st.lists(one_of(SERVER_FAULTS), max_size=3)
 
 
 @dataclass
 class Opener:
-    """Opens a case in every way, and compares what comes out."""
+    """Opens a case in every way that mipset has, and compares the results."""
 
     folder: Path
     server: web.Server
@@ -344,20 +346,20 @@ class Opener:
     def check(self, content: bytes, faults: list[web.Fault]) -> None:
         path = self.folder / "set.safetensors"
         path.write_bytes(content)
-        found: Artifact | None = None
-        with little_memory(len(content)), refusing():
-            found = read(path)
-            assert found.to_bytes()[-found.images.nbytes :] == content[-found.images.nbytes :]
-        with little_memory(len(content)), refusing():
-            self.use(device.open(path), found)
+        whole: Artifact | None = None
+        with limited_memory(len(content)), accepting_refusals():
+            whole = read(path)
+            assert whole.to_bytes()[-whole.images.nbytes :] == content[-whole.images.nbytes :]
+        with limited_memory(len(content)), accepting_refusals():
+            self.use(device.open(path), whole)
         self.server.content, self.server.etag, self.server.faults = content, '"first"', list(faults)
         self.server.requests.clear()
-        with little_memory(len(content)), refusing():
-            self.use(device.open(self.server.url), found)
+        with limited_memory(len(content)), accepting_refusals():
+            self.use(device.open(self.server.url), whole)
         self.check_requests(len(content), faults)
 
     def use(self, source: device.Source, whole: Artifact | None) -> None:
-        """Everything that a device does with a file. Whoever reads all of it must find what `read` found."""
+        """Use a file as a device does. If all of it can be read, the images must equal those of `read`."""
         ipc = source.about.ipc
         chosen = device.plan(source, memory=1e15, throughput=1.0)
         assert 1 <= chosen.size <= ipc
@@ -372,40 +374,42 @@ class Opener:
         np.testing.assert_array_equal(read(self.folder / "part.safetensors").images, whole.images[:1])
 
     def check_requests(self, length: int, faults: list[web.Fault]) -> None:
-        """Once an honest server has told the length, nothing beyond it is asked for."""
+        """After the server told the length, no byte beyond it is requested."""
         if faults:
             return
         for number, request in enumerate(self.server.requests):
-            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", request["Range"])
-            assert asked is not None
-            assert int(asked[1]) <= int(asked[2])
-            assert number == 0 or int(asked[2]) < length
+            requested = re.fullmatch(r"bytes=(\d+)-(\d+)", request["Range"])
+            assert requested is not None
+            assert int(requested[1]) <= int(requested[2])
+            assert number == 0 or int(requested[2]) < length
 
 
 @pytest.fixture
 def opener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
-    monkeypatch.setattr(remote, "PAUSE", 0.0)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
     for module in (artifact, places):
-        monkeypatch.setattr(module, "opened", watched)
+        monkeypatch.setattr(module, "opened", open_bounded)
     with web.serving(b"") as server:
         yield Opener(tmp_path, server)
 
 
 class TestFiles:
     @FEW
-    @given(content=files, faults=habits)
-    def test_are_sound_or_refused(self, opener: Opener, content: bytes, faults: list[web.Fault]) -> None:
+    @given(content=hostile_files, faults=server_faults)
+    def test_hostile_file_is_read_soundly_or_refused(
+        self, opener: Opener, content: bytes, faults: list[web.Fault]
+    ) -> None:
         opener.check(content, faults)
 
     @pytest.mark.slow
     @MANY
-    @given(content=files, faults=habits)
-    def test_are_sound_or_refused_at_length(self, opener: Opener, content: bytes, faults: list[web.Fault]) -> None:
+    @given(content=hostile_files, faults=server_faults)
+    def test_hostile_file_is_read_soundly_or_refused_in_many_cases(
+        self, opener: Opener, content: bytes, faults: list[web.Fault]
+    ) -> None:
         opener.check(content, faults)
 
 
-# exports of sets whose class names are hostile
+# -- exports of sets with hostile class names
 
 NAMES = [
     *("", ".", "..", "/", "../../x", "/tmp/x", "~", "a/b\\c", "CON", "nul.png", "x\0y", "\0", "\x1b[2J", "two\nlines"),
@@ -435,8 +439,8 @@ name_lists = st.one_of(
 )
 
 
-class Writes:
-    """What is done to files and processes while it is watched: an audit hook of Python, which cannot be removed."""
+class WriteWatch:
+    """Records writes to files and starts of programs, by an audit hook of Python. Such a hook cannot be removed."""
 
     CHANGES = ("os.mkdir", "os.rename", "os.link", "os.symlink", "os.truncate", "shutil.move", "shutil.copyfile")
     RUNS = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen", "pty.spawn", "socket.connect")
@@ -460,22 +464,22 @@ class Writes:
 
     @contextmanager
     def only_in(self, folder: Path | None) -> Iterator[None]:
-        """Nothing is written outside of a folder, or at all, and no other program is run."""
+        """Assert that nothing is written outside of a folder (None: at all), and that no program is started."""
         self.paths = []
         try:
             yield
         finally:
-            found, self.paths = self.paths, None
-        assert [path for path in found if folder is None or not Path(path).resolve().is_relative_to(folder)] == []
+            paths, self.paths = self.paths, None
+        assert [path for path in paths if folder is None or not Path(path).resolve().is_relative_to(folder)] == []
 
 
 @cache
-def writes() -> Writes:
-    return Writes()
+def write_watch() -> WriteWatch:
+    return WriteWatch()
 
 
 def export_or_refuse(folder: Path, class_names: list[str], shape: tuple[int, ...], to: str) -> None:
-    """Write a file with these class names, open it and export it: all that is there afterwards is the export."""
+    """Write a file with these class names, read it and export it. Nothing but the export may be there afterwards."""
     ranks, channels, *size = shape
     whole = Artifact(
         images=np.zeros((ranks, len(class_names), channels, *size), np.uint8),
@@ -488,28 +492,32 @@ def export_or_refuse(folder: Path, class_names: list[str], shape: tuple[int, ...
         root = Path(name)
         whole.write(root / "set")
         length = (root / "set").stat().st_size
-        found = read(root / "set")
-        assert found.class_names == tuple(class_names)
-        with little_memory(length + PICTURE * len(class_names) * ranks), writes().only_in(root), refusing():
-            export(found, to, root / "out")
+        hostile = read(root / "set")
+        assert hostile.class_names == tuple(class_names)
+        with (
+            limited_memory(length + PICTURE_BYTES * len(class_names) * ranks),
+            write_watch().only_in(root),
+            accepting_refusals(),
+        ):
+            export(hostile, to, root / "out")
         assert {entry.name for entry in root.iterdir()} <= {"set", "out"}
         assert [entry.name for entry in folder.iterdir()] == [root.name]
 
 
-PICTURE = 300  # bytes that a small PNG file, its place and its name take for each image
+PICTURE_BYTES = 300  # of memory for each image: a small PNG file, its path and its name
 shapes = st.tuples(st.integers(1, 3), st.sampled_from([1, 1, 3, 3, 2]), st.integers(1, 4), st.integers(1, 4))
 
 
 class TestExports:
     @pytest.fixture(autouse=True)
     def ready(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        """Whatever formats import or set up when they are first used."""
+        """Export in every format once, since the first use imports modules, which takes memory."""
         for number, to in enumerate(FORMATS):
             export(read(GOLDEN), to, tmp_path_factory.mktemp("ready") / str(number))
 
     @FEW
     @given(class_names=name_lists, shape=shapes, to=st.sampled_from(FORMATS))
-    def test_stay_in_their_folder(
+    def test_export_with_hostile_class_names_stays_in_its_folder(
         self, tmp_path: Path, class_names: list[str], shape: tuple[int, ...], to: str
     ) -> None:
         export_or_refuse(tmp_path, class_names, shape, to)
@@ -517,18 +525,18 @@ class TestExports:
     @pytest.mark.slow
     @MANY
     @given(class_names=name_lists, shape=shapes, to=st.sampled_from(FORMATS))
-    def test_stay_in_their_folder_at_length(
+    def test_export_with_hostile_class_names_stays_in_its_folder_in_many_cases(
         self, tmp_path: Path, class_names: list[str], shape: tuple[int, ...], to: str
     ) -> None:
         export_or_refuse(tmp_path, class_names, shape, to)
 
 
-# files of torch that others may have made
+# -- hostile torch files
 
 
 @dataclass(frozen=True)
-class Toy:
-    """A dataset of which only this is known."""
+class ToySpec:
+    """The facts about a dataset that importing needs."""
 
     name: str = "toy"
     class_names: tuple[str, ...] = ("a", "b", "c")
@@ -538,19 +546,19 @@ class Toy:
     sha256: str = "00" * 32
 
 
-IMAGES = torch.rand(6, *Toy().shape, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.rand(6, *ToySpec().shape, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(3).repeat_interleave(2)
-MARKS: list[object] = []  # what was executed
+MARKS: list[object] = []  # the arguments of every call of `mark`
 
 
 def mark(*arguments: object) -> list[object]:
-    """What no import may ever call."""
+    """A function that no import may call."""
     MARKS.append(arguments)
     return [IMAGES, LABELS]
 
 
 class Call:
-    """In a pickle: call a function with these arguments, then give the result a state."""
+    """Pickled as a call of a function with these arguments, and optionally a state for the result."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], state: Any = None) -> None:
         self._reduced = (function, arguments) if state is None else (function, arguments, state)
@@ -562,15 +570,15 @@ class Call:
         return f"Call{self._reduced}"
 
 
-def floats(tensor: torch.Tensor) -> torch.storage.TypedStorage:
-    """The storage of a tensor, which a pickle has apart from it."""
+def storage_of(tensor: torch.Tensor) -> torch.storage.TypedStorage:
+    """The storage of a tensor, which a pickle holds separately."""
     return torch.storage.TypedStorage(  # type: ignore[no-untyped-call]
         wrap_storage=tensor.untyped_storage(), dtype=tensor.dtype, _internal=True
     )
 
 
-# Some of these a file may call, since torch lets it; what they make of their arguments is another matter. Left out are
-# `bytearray` and `_codecs.encode`, by which torch lets a file make as many bytes as it likes: we cannot tell it not to.
+# Torch allows a file to call some of these functions, with any arguments. `bytearray` and `_codecs.encode` are left
+# out: torch allows a file to create any number of bytes with them, and we cannot prevent that.
 FUNCTIONS: list[Callable[..., Any]] = [
     *(
         mark,
@@ -634,12 +642,12 @@ TENSORS = [
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # torch warns of these kinds when they are made
+    warnings.simplefilter("ignore")  # torch warns when tensors of these kinds are created
     TENSORS += [torch.quantize_per_tensor(LABELS.float(), 1.0, 0, torch.quint8), torch.nested.nested_tensor([*IMAGES])]
 
 parts: st.SearchStrategy[Any] = st.one_of(
     one_of(TENSORS),
-    one_of([floats(IMAGES), floats(IMAGES.double()), floats(LABELS.float())]),
+    one_of([storage_of(IMAGES), storage_of(IMAGES.double()), storage_of(LABELS.float())]),
     one_of(
         [*SIZES, *STRIDES, 0, 6, -1, 10**15, 2**70, False, 0.5, "x", "__import__('os')", b"x", "mark", OrderedDict()]
     ),
@@ -653,9 +661,9 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-rebuilt = st.builds(  # a tensor as torch has it in a file, with other numbers
+rebuilt = st.builds(  # a tensor as torch stores it in a file, with other numbers
     lambda size, stride, offset, hooks: Call(
-        torch._utils._rebuild_tensor_v2, (floats(IMAGES), offset, size, stride, False, hooks)
+        torch._utils._rebuild_tensor_v2, (storage_of(IMAGES), offset, size, stride, False, hooks)
     ),
     *(one_of(SIZES), one_of(STRIDES), one_of([0, 1, -1, 2**40]), one_of([OrderedDict(), 3, None])),
 )
@@ -665,7 +673,7 @@ attributed = st.builds(  # a tensor with attributes of its own
         (
             torch._utils._rebuild_tensor_v2,
             torch.Tensor,
-            (floats(IMAGES), 0, (6, 3, 4, 4), (48, 16, 4, 1), False, OrderedDict()),
+            (storage_of(IMAGES), 0, (6, 3, 4, 4), (48, 16, 4, 1), False, OrderedDict()),
             state,
         ),
     ),
@@ -682,8 +690,8 @@ layouts = st.one_of(
 
 
 @st.composite
-def saved(draw: st.DrawFn) -> bytes:
-    """A file of torch, of its older kind too, or a pickle."""
+def saved_files(draw: st.DrawFn) -> bytes:
+    """A torch file, also in the legacy format, or a pickle."""
     content, stream = draw(layouts), io.BytesIO()
     how = draw(st.sampled_from(["zip", "zip", "legacy", "pickle"]))
     try:
@@ -691,7 +699,7 @@ def saved(draw: st.DrawFn) -> bytes:
             return pickle.dumps(content, draw(st.integers(0, 5)))
         torch.save(content, stream, _use_new_zipfile_serialization=how == "zip")
     except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, pickle.PicklingError):
-        reject()  # what cannot be saved in this way
+        reject()  # it cannot be saved in this way
     return stream.getvalue()
 
 
@@ -700,22 +708,22 @@ RECORDS = ["../../x", "/tmp/x", "archive/../x", "x" * 300, "archive/data/9", "ar
 
 
 @st.composite
-def packed(draw: st.DrawFn) -> bytes:
-    """A zip file of torch put together anew: compressed, with records renamed, doubled, replaced or left out."""
+def repacked_files(draw: st.DrawFn) -> bytes:
+    """A torch file whose zip archive is rebuilt: compressed, with records renamed, doubled, replaced or removed."""
     stream = io.BytesIO()
     with zipfile.ZipFile(sound_zip()) as whole, zipfile.ZipFile(stream, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names that come twice
         for entry in whole.infolist():
             name, content = entry.filename, whole.read(entry)
-            what = draw(
+            change = draw(
                 st.sampled_from(["keep", "keep", "keep", "drop", "rename", "twice", "small", "longer", "shorter"])
             )
-            if what == "drop":
+            if change == "drop":
                 continue
-            name = draw(one_of(RECORDS)) if what == "rename" else name
-            content = draw(one_of(SMALL)) if what == "small" else content
-            content = content + bytes(1000) if what == "longer" else content[:-1] if what == "shorter" else content
-            for _ in range(2 if what == "twice" else 1):
+            name = draw(one_of(RECORDS)) if change == "rename" else name
+            content = draw(one_of(SMALL)) if change == "small" else content
+            content = content + bytes(1000) if change == "longer" else content[:-1] if change == "shorter" else content
+            for _ in range(2 if change == "twice" else 1):
                 archive.writestr(name, content, draw(st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])))
     return stream.getvalue()
 
@@ -727,31 +735,33 @@ def sound_zip() -> io.BytesIO:
 
 
 @cache
-def bomb(name: str) -> bytes:
-    """A small zip file with a large record."""
+def zip_bomb(name: str) -> bytes:
+    """A small zip file that unpacks to a large record."""
     stream = io.BytesIO()
     with zipfile.ZipFile(sound_zip()) as whole, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in whole.infolist():
-            filler = bytes(BOMB) if entry.filename.endswith(name) else b""
+            filler = bytes(BOMB_BYTES) if entry.filename.endswith(name) else b""
             archive.writestr(entry.filename, whole.read(entry) + filler)
     return stream.getvalue()
 
 
-BOMB = 300_000_000
-bombs = one_of(["data.pkl", "data/0", "byteorder"]).map(bomb)
-torch_files = st.one_of(saved(), packed(), spliced(saved()), spliced(packed()), bombs).map(Content)
+BOMB_BYTES = 300_000_000
+zip_bombs = one_of(["data.pkl", "data/0", "byteorder"]).map(zip_bomb)
+torch_files = st.one_of(
+    saved_files(), repacked_files(), spliced_files(saved_files()), spliced_files(repacked_files()), zip_bombs
+).map(Content)
 
 
 def import_or_refuse(folder: Path, content: bytes) -> None:
-    """Import a file, if it can be: nothing is written or run, and it takes no more memory than it says."""
+    """Import a file or refuse it. Nothing may be written or run, and the memory is limited."""
     path = folder / "images.pt"
     path.write_bytes(content)
     MARKS.clear()
-    with little_memory(len(content)), writes().only_in(None), refusing():
-        found = open_published(path)
+    with limited_memory(len(content)), write_watch().only_in(None), accepting_refusals():
+        published = open_published(path)
         for kind, factor in (("mdc", 1), ("mdc", 2), ("dc", None)):
-            with refusing():
-                imported = as_artifact(found, kind, Toy(), factor=factor).artifact
+            with accepting_refusals():
+                imported = as_artifact(published, kind, ToySpec(), factor=factor).artifact
                 assert imported.images.shape[1:] == (3, 3, 4, 4)
     assert MARKS == []
     assert [entry.name for entry in folder.iterdir()] == [path.name]
@@ -760,36 +770,36 @@ def import_or_refuse(folder: Path, content: bytes) -> None:
 class TestImports:
     @FEW
     @given(content=torch_files)
-    def test_run_no_code(self, tmp_path: Path, content: bytes) -> None:
+    def test_importing_a_hostile_torch_file_runs_no_code(self, tmp_path: Path, content: bytes) -> None:
         import_or_refuse(tmp_path, content)
 
     @pytest.mark.slow
     @MANY
     @given(content=torch_files)
-    def test_run_no_code_at_length(self, tmp_path: Path, content: bytes) -> None:
+    def test_importing_a_hostile_torch_file_runs_no_code_in_many_cases(self, tmp_path: Path, content: bytes) -> None:
         import_or_refuse(tmp_path, content)
 
 
-class TestTraps:
-    """What the tests above rely on: each trap snaps."""
+class TestChecks:
+    """The checks that the tests above rely on notice what they must notice."""
 
-    def test_for_memory(self) -> None:
-        with pytest.raises(AssertionError), little_memory(1000):
-            bytearray(SOME_MEMORY + TIMES * 2000)
-        with little_memory(1000):
-            bytearray(SOME_MEMORY)
+    def test_memory_limit_notices_a_large_allocation(self) -> None:
+        with pytest.raises(AssertionError), limited_memory(1000):
+            bytearray(FREE_MEMORY + MULTIPLE * 2000)
+        with limited_memory(1000):
+            bytearray(FREE_MEMORY)
 
     @pytest.mark.skipif(not CLEAR.exists(), reason="only Linux tells")
-    def test_for_memory_that_python_does_not_know(self) -> None:
+    def test_memory_limit_notices_memory_that_python_does_not_count(self) -> None:
         def touch(pages: mmap.mmap) -> None:
-            for place in range(0, BOMB, mmap.PAGESIZE):
+            for place in range(0, BOMB_BYTES, mmap.PAGESIZE):
                 pages[place] = 1
 
-        with mmap.mmap(-1, BOMB) as pages, pytest.raises(AssertionError), little_memory(1000):  # never used before
+        with mmap.mmap(-1, BOMB_BYTES) as pages, pytest.raises(AssertionError), limited_memory(1000):  # fresh pages
             touch(pages)
 
-    def test_for_reading_outside(self) -> None:
-        with Watched(GOLDEN) as stream:
+    def test_bounded_reader_notices_reading_outside_of_the_file(self) -> None:
+        with BoundedReader(GOLDEN) as stream:
             stream.read(8)
             for size in (-1, None, GOLDEN.stat().st_size):
                 with pytest.raises(AssertionError):
@@ -797,10 +807,10 @@ class TestTraps:
             with pytest.raises(AssertionError):
                 stream.seek(GOLDEN.stat().st_size + 1)
 
-    def test_for_writing_outside(self, tmp_path: Path) -> None:
+    def test_write_watch_notices_writing_outside_of_the_folder(self, tmp_path: Path) -> None:
         inside = tmp_path / "inside"
         inside.mkdir()
-        with writes().only_in(inside):
+        with write_watch().only_in(inside):
             (inside / "x").touch()
             (inside / "y").write_bytes(b"")
         for harm in (
@@ -810,17 +820,17 @@ class TestTraps:
             lambda: (inside / "x").rename(tmp_path / "x"),
             lambda: subprocess.run([sys.executable, "-c", ""], check=True),
         ):
-            with pytest.raises(AssertionError), writes().only_in(inside):
+            with pytest.raises(AssertionError), write_watch().only_in(inside):
                 harm()
 
-    def test_for_code(self) -> None:
+    def test_pickle_with_a_marked_call_runs_it(self) -> None:
         MARKS.clear()
         pickle.loads(pickle.dumps([Call(mark, (1, 2))]))
         assert MARKS == [(1, 2)]
 
-    def test_the_files_to_start_from_are_sound(self, tmp_path: Path) -> None:
+    def test_files_that_the_cases_start_from_are_sound(self, tmp_path: Path) -> None:
         for content in SOUND:
             (tmp_path / "set").write_bytes(content)
             assert read(tmp_path / "set").to_bytes() == content
         (tmp_path / "images.pt").write_bytes(sound_zip().getvalue())
-        assert as_artifact(open_published(tmp_path / "images.pt"), "mdc", Toy(), factor=2).artifact.ipc == 2
+        assert as_artifact(open_published(tmp_path / "images.pt"), "mdc", ToySpec(), factor=2).artifact.ipc == 2

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from export_sets import FEW_EXAMPLES, HOSTILE, any_names, small_set
 from mipset import Artifact
 from mipset.errors import ArtifactError
 from mipset.exchange.exports import c_header, export
 from mipset.exchange.exports.names import c_identifier
 from mipset.file.decoding import decoded
-from tiny_sets import FEW_EXAMPLES, HOSTILE, any_names, noise_set
 
 PROGRAM = """
 #include "%s.h"
@@ -58,7 +58,7 @@ def compiled(compiler: str, folder: Path, artifact: Artifact, stem: str = "digit
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("factor", [1, 2])
 def test_c_program_reads_every_pixel_of_a_c_header(tmp_path: Path, compiler: str, channels: int, factor: int) -> None:
-    given = noise_set(channels, factor=factor)
+    given = small_set(channels, factor=factor)
     shape, sizes, scale, labels, pixels = compiled(compiler, tmp_path, given)
     assert shape == [3, 2, channels, 6, 8, factor]
     assert sizes == [6, channels * 48, 2 * channels * 48]
@@ -72,22 +72,22 @@ def test_c_program_reads_every_pixel_of_a_c_header(tmp_path: Path, compiler: str
 def test_class_names_are_never_code_in_a_c_header(
     tmp_path: Path, compiler: str, class_names: list[str], stem: str
 ) -> None:
-    given = noise_set(1, tuple(class_names), size=(4, 4))
+    given = small_set(1, tuple(class_names), size=(4, 4))
     assert compiled(compiler, tmp_path, given, stem)[-1] == given.images.reshape(-1).tolist()
 
 
 def test_c_header_with_every_hostile_class_name_compiles(tmp_path: Path, compiler: str) -> None:
-    given = noise_set(1, tuple(HOSTILE), size=(2, 2))
+    given = small_set(1, tuple(HOSTILE), size=(2, 2))
     assert compiled(compiler, tmp_path, given)[-1] == given.images.reshape(-1).tolist()
 
 
 def test_comment_of_a_c_header_tells_bytes_and_labels() -> None:
-    text = c_header.file_content(noise_set(), "digits").decode("ascii")
+    text = c_header.file_content(small_set(), "digits").decode("ascii")
     assert "3 images for each of 2 classes, 3 x 6 x 8 pixels." in text
     assert "Flash: 864 bytes of pixels and 24 bytes for mean and std." in text
     assert '   0 "cat"\n   1 "d\\u00f6g"\n*/' in text
     assert "2 x 2 training images" in text
-    assert "training images" not in c_header.file_content(decoded(noise_set()), "digits").decode("ascii")
+    assert "training images" not in c_header.file_content(decoded(small_set()), "digits").decode("ascii")
     assert "#ifndef DIGITS_H\n#define DIGITS_H\n" in text
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 from hypothesis import given
 
+from export_sets import any_name, any_names
 from mipset.exchange.exports.names import MAX_LETTERS, c_identifier, distinct_names, folder_names
-from tiny_sets import any_name, any_names
 
 
 @given(any_names)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 
 import mipset
+from export_sets import any_names, image_list_of, small_set
 from mipset.errors import ArtifactError
 from mipset.exchange.exports import export, npz
 from mipset.file.decoding import decoded
-from tiny_sets import any_names, image_list_of, noise_set
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_numpy_opens_an_npz_export(tmp_path: Path, channels: int) -> None:
-    given = noise_set(channels)
+    given = small_set(channels)
     export(given, "npz", tmp_path / "set.npz")
     with np.load(tmp_path / "set.npz", allow_pickle=False) as arrays:
         assert set(arrays) == {"images", "labels", "class_names", "mean", "std", "factor"}
@@ -33,19 +33,19 @@ def test_numpy_opens_an_npz_export(tmp_path: Path, channels: int) -> None:
 
 @given(any_names)
 def test_npz_export_keeps_class_names(class_names: list[str]) -> None:
-    with np.load(io.BytesIO(npz.file_content(noise_set(1, tuple(class_names)))), allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(npz.file_content(small_set(1, tuple(class_names)))), allow_pickle=False) as arrays:
         assert arrays["class_names"].tolist() == [name.replace("\0", "\ufffd") for name in class_names]
 
 
 def test_npz_export_refuses_one_extremely_long_class_name() -> None:
     """Of numpy's strings each has room for the longest: here that would be 400 MB."""
-    long = noise_set(1, ("x" * 100_000, *map(str, range(999))), 1, (2, 2))
+    long = small_set(1, ("x" * 100_000, *map(str, range(999))), 1, (2, 2))
     with pytest.raises(ArtifactError, match=r"^A class name of 100,000 letters is too long for npz"):
         npz.file_content(long)
 
 
 def test_mipset_loads_an_npz_export_as_a_dataset(tmp_path: Path) -> None:
-    given = decoded(noise_set())
+    given = decoded(small_set())
     export(given, "npz", tmp_path / "set.npz")
     data = mipset.load(f"npz:{tmp_path / 'set.npz'}")
     assert data.class_names == given.class_names

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from PIL import Image
 
+from export_sets import FEW_EXAMPLES, any_names, image_list_of, paths_below, pixels_of, small_set
 from mipset.errors import MissingExtraError
 from mipset.exchange.exports import export, parquet
 from mipset.exchange.exports.names import distinct_names
-from tiny_sets import FEW_EXAMPLES, any_names, image_list_of, noise_set, paths_below, pixels_of
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def hugging_face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleTyp
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
 def test_hugging_face_opens_a_parquet_export(tmp_path: Path, hugging_face: Any, channels: int, mode: str) -> None:
-    given, out = noise_set(channels), tmp_path / "set.parquet"
+    given, out = small_set(channels), tmp_path / "set.parquet"
     export(given, "parquet", out)
     rows = hugging_face.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
     assert rows.features == hugging_face.Features(
@@ -50,7 +50,7 @@ def test_hugging_face_opens_a_parquet_export(tmp_path: Path, hugging_face: Any, 
 @given(class_names=any_names)
 def test_hugging_face_accepts_any_class_names_of_a_parquet_export(hugging_face: Any, class_names: list[str]) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    table = pq.read_table(io.BytesIO(parquet.file_content(noise_set(1, tuple(class_names)))))
+    table = pq.read_table(io.BytesIO(parquet.file_content(small_set(1, tuple(class_names)))))
     features = hugging_face.Features.from_arrow_schema(table.schema)
     assert features["label"].names == distinct_names(class_names)
     kept = json.loads(table.schema.metadata[b"mipset"])
@@ -60,7 +60,7 @@ def test_hugging_face_accepts_any_class_names_of_a_parquet_export(hugging_face: 
 
 def test_pyarrow_opens_a_parquet_export() -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    given = noise_set()
+    given = small_set()
     table = pq.read_table(io.BytesIO(parquet.file_content(given)))
     assert table.column("label").to_pylist() == [0, 1, 0, 1, 0, 1]
     rows = table.column("image").to_pylist()
@@ -72,5 +72,5 @@ def test_pyarrow_opens_a_parquet_export() -> None:
 def test_parquet_export_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r'needs pyarrow, .* run pip install "mipset\[export\]"\.$'):
-        export(noise_set(), "parquet", tmp_path / "set.parquet")
+        export(small_set(), "parquet", tmp_path / "set.parquet")
     assert paths_below(tmp_path) == set()

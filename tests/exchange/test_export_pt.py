@@ -11,14 +11,14 @@ import pytest
 import torch
 from hypothesis import given
 
+from export_sets import any_names, image_list_of, small_set
 from mipset.errors import MissingExtraError
 from mipset.exchange.exports import export, pt
-from tiny_sets import any_names, image_list_of, noise_set
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_torch_opens_a_pt_export(tmp_path: Path, channels: int) -> None:
-    given = noise_set(channels)
+    given = small_set(channels)
     export(given, "pt", tmp_path / "set.pt")
     found = torch.load(tmp_path / "set.pt", weights_only=True)
     assert set(found) == {"images", "labels", "class_names", "mean", "std", "factor"}
@@ -34,11 +34,11 @@ def test_torch_opens_a_pt_export(tmp_path: Path, channels: int) -> None:
 
 @given(any_names)
 def test_pt_export_keeps_class_names(class_names: list[str]) -> None:
-    content = io.BytesIO(pt.file_content(noise_set(1, tuple(class_names), size=(4, 4))))
+    content = io.BytesIO(pt.file_content(small_set(1, tuple(class_names), size=(4, 4))))
     assert torch.load(content, weights_only=True)["class_names"] == class_names
 
 
 def test_pt_export_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r'pip install "mipset\[condense\]"'):
-        pt.file_content(noise_set())
+        pt.file_content(small_set())

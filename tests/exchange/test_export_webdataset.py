@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from export_sets import any_names, image_list_of, pixels_of, small_set
 from mipset.exchange.exports import export, webdataset
-from tiny_sets import any_names, image_list_of, noise_set, pixels_of
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("channels", [1, 3])
 def test_webdataset_library_opens_a_webdataset_export(tmp_path: Path, channels: int) -> None:
     library = pytest.importorskip("webdataset", reason="the webdataset package is not installed")
-    given, out = noise_set(channels), tmp_path / "set.tar"
+    given, out = small_set(channels), tmp_path / "set.tar"
     export(given, "webdataset", out)
     samples = list(library.WebDataset(str(out), shardshuffle=False).decode("pil"))
     assert [sample["__key__"] for sample in samples] == [f"{i:06d}" for i in range(6)]
@@ -32,7 +32,7 @@ def test_webdataset_library_opens_a_webdataset_export(tmp_path: Path, channels: 
 
 @given(any_names)
 def test_webdataset_export_has_only_harmless_member_names(class_names: list[str]) -> None:
-    content = webdataset.file_content(noise_set(1, tuple(class_names), size=(4, 4)))
+    content = webdataset.file_content(small_set(1, tuple(class_names), size=(4, 4)))
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         expected = [f"{i:06d}.{kind}" for i in range(3 * len(class_names)) for kind in ("png", "cls")]
         assert tar.getnames() == ["__mipset__/classes.json", *expected]

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from commands import GOLDEN, WITHOUT_TORCH, Here, done, run
+from export_sets import image_list_of, paths_below, small_set
 from mipset import read
 from mipset.cli import files
 from mipset.errors import ArtifactError, MissingExtraError, SettingError
 from mipset.exchange.exports import FORMATS, export
 from mipset.file.decoding import decoded
-from tiny_sets import image_list_of, noise_set, paths_below
 
 SINGLE_FILES = [name for name in FORMATS if name != "png"]
 
@@ -28,7 +28,7 @@ def test_exports_of_the_same_set_have_the_same_bytes(tmp_path: Path, to: str) ->
     found = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
-        export(noise_set(), to, folder / "set")
+        export(small_set(), to, folder / "set")
         written = (path for path in folder.rglob("*") if path.is_file())
         found.append({path.relative_to(folder): path.read_bytes() for path in written})
     assert found[0] == found[1]
@@ -39,14 +39,14 @@ def test_exported_file_is_overwritten_only_with_force(tmp_path: Path, to: str) -
     out = tmp_path / "out"
     out.write_bytes(b"precious")
     with pytest.raises(ArtifactError, match="exists already"):
-        export(noise_set(), to, out)
+        export(small_set(), to, out)
     assert out.read_bytes() == b"precious"
-    export(noise_set(), to, out, force=True)
+    export(small_set(), to, out, force=True)
     assert out.read_bytes() != b"precious"
     with pytest.raises(ArtifactError, match="is a folder"):
-        export(noise_set(), to, tmp_path, force=True)
+        export(small_set(), to, tmp_path, force=True)
     with pytest.raises(ArtifactError, match="There is no folder"):
-        export(noise_set(), to, tmp_path / "nowhere" / "out")
+        export(small_set(), to, tmp_path / "nowhere" / "out")
 
 
 @pytest.mark.parametrize("to", SINGLE_FILES)
@@ -56,14 +56,14 @@ def test_exported_file_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "fsync", disk_full)
     with pytest.raises(ArtifactError, match="out cannot be written: No space left on device"):
-        export(noise_set(), to, tmp_path / "out")
+        export(small_set(), to, tmp_path / "out")
     assert paths_below(tmp_path) == set()
 
 
 @pytest.mark.parametrize("to", ["png", "parquet", "webdataset"])
 def test_picture_exports_need_one_or_three_channels(tmp_path: Path, to: str) -> None:
     with pytest.raises(ArtifactError, match="Images of 2 channels cannot be PNG files"):
-        export(noise_set(2), to, tmp_path / "out")
+        export(small_set(2), to, tmp_path / "out")
     assert paths_below(tmp_path) == set()
 
 
@@ -73,7 +73,7 @@ def test_picture_exports_without_pillow_say_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtraError, match=r'needs Pillow, .* run pip install "mipset\[export\]"\.$'):
-        export(noise_set(), to, tmp_path / "out")
+        export(small_set(), to, tmp_path / "out")
     assert paths_below(tmp_path) == set()
 
 
@@ -82,7 +82,7 @@ def test_unknown_export_format_is_refused(tmp_path: Path) -> None:
         SettingError,
         match=r"^`to` is 'gif': there is no such format\. Choose png, npz, parquet, webdataset, pt or c\.$",
     ):
-        export(noise_set(), "gif", tmp_path / "out")
+        export(small_set(), "gif", tmp_path / "out")
 
 
 @pytest.mark.parametrize("to", ["png", "npz", "c"])

@@ -22,7 +22,7 @@ any_names = st.lists(any_name, min_size=1, max_size=6)
 FEW_EXAMPLES = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def noise_set(
+def small_set(
     channels: int = 3, class_names: tuple[str, ...] = ("cat", "dög"), factor: int = 2, size: tuple[int, int] = (6, 8)
 ) -> Artifact:
     """Three images of noise in each class."""
