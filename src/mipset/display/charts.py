@@ -31,7 +31,7 @@ LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "^")
 LONGEST_TEXT, LEGEND_CHARACTERS = 200, 32  # longer texts are cut; longer lines of the legend are wrapped
 FEW_TICKS = 12  # each size has a tick if there are not more sizes
-LARGEST = 1e100  # larger numbers cannot be drawn
+LARGEST = 1e30  # larger numbers cannot be drawn
 WIDE = 20  # the ratio of the largest to the smallest value from which an axis is logarithmic
 
 
