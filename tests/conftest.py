@@ -19,6 +19,7 @@ from mipset.data import Dataset, Split
 from mipset.errors import NoCompilerError
 from mipset.nn.native import Kernels
 from mipset.settings.recipe import Recipe
+from noise_sets import server, set_path, whole  # noqa: F401 (fixtures)
 
 settings.register_profile("mipset", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mipset")
@@ -38,6 +39,13 @@ def toy_split(per_class: int, seed: int, classes: int = 3, size: int = 12) -> Sp
         stripes = image[label % 3] if label % 2 else image[label % 3].T
         stripes[:: label + 2] += 120
     return Split.of(images.astype(np.uint8), labels)
+
+
+@pytest.fixture(autouse=True)
+def impatient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP client pauses not between tries, and uses no proxy for the servers of tests."""
+    monkeypatch.setattr("mipset.io.http.PAUSE", 0.0)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 @pytest.fixture(scope="session")

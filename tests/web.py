@@ -50,8 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = self.server
         server.requests.append({name.title(): value for name, value in self.headers.items()})
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        self.start, self.stop = (int(found[1]), int(found[2]) + 1) if found else (0, len(server.content))
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        self.start = int(asked[1]) if asked else 0
+        self.stop = int(asked[2]) + 1 if asked and asked[2] else len(server.content)
         fault = server.faults.pop(0) if server.faults else server.always
         if fault is not None and fault(self):
             return
