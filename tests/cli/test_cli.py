@@ -205,8 +205,8 @@ class TestRefusals:
         (tmp_path / "empty").touch()
         for name, reason in (
             ("nothing", "There is no file nothing"),
-            ("cut", "cut is not a whole safetensors file"),
-            ("empty", "empty is not a whole safetensors file"),
+            ("cut", "cut is not a complete safetensors file"),
+            ("empty", "empty is not a complete safetensors file"),
             (".", ". is a folder"),
         ):
             arguments = [name, *more] if command != "slice" else [name, more[2], *more[:2]]

@@ -95,17 +95,17 @@ class TestRefusals:
             (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol: invalid choice: 'fast'"),
-            (["--network", "vgg"], "there is no network 'vgg': choose convnet, resnet, resnet-ap or densenet"),
-            (["--network", "resnet", "--depth", "3"], "--depth of a ResNet cannot be 3: choose 10 or 18"),
-            (["--network", "densenet", "--depth", "40"], "--depth of a DenseNet cannot be 40: choose 121"),
+            (["--network", "vgg"], "There is no network 'vgg'. Choose convnet, resnet, resnet-ap or densenet."),
+            (["--network", "resnet", "--depth", "3"], "--depth is 3: a ResNet has 10 or 18 layers"),
+            (["--network", "densenet", "--depth", "40"], "--depth is 40: a DenseNet has 121 layers"),
             (["--width", "0"], "--width is 0: it must be at least 1"),
             (["--depth", "0"], "--depth is 0: it must be at least 1"),
-            (["--depth", "20"], "choose a smaller --depth"),
+            (["--depth", "20"], "Choose a smaller --depth"),
             (["--seed", "-1"], "--seed is -1: it must be at least 0"),
             (["--workers", "0"], "--workers is 0: it must be at least 1"),
             (["--threads", "-2"], "--threads is -2: it must be from 1 to 1024"),
             (["--device", "quantum"], "--device is 'quantum', which this machine does not have. Choose cpu or auto."),
-            (["--data", "cifar11"], "There is no dataset called 'cifar11'"),
+            (["--data", "cifar11"], "There is no dataset 'cifar11'"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
@@ -120,7 +120,7 @@ class TestRefusals:
         assert "The file holds images of 1x28x28, but the images of " in message
         alike = save_npz(tmp_path / "alike.npz", classes=10, size=28)
         message = refusal("evaluate", condensed, "--data", f"npz:{alike}", *BRIEF, "--save")
-        assert "the file has the class 'T-shirt/top', which " in message
+        assert "The file has the class 'T-shirt/top', but " in message
 
     def test_evaluate_files_whose_classes_differ_in_order(self, here: Here, tmp_path: Path, condensed: Path) -> None:
         """What one file is tested with is put in its own order, not in that of the file before it."""

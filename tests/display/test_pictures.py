@@ -34,7 +34,7 @@ def left_of(sheet: Image.Image, ranks: int, cell: int) -> int:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_image_is_in_its_place(channels: int) -> None:
+def test_every_image_is_in_its_cell(channels: int) -> None:
     sheet = contact_sheet(example(channels))
     cell = CELL + GAP  # 8 pixels, enlarged 8 times
     names = left_of(sheet, 3, cell)
@@ -64,7 +64,7 @@ def test_small_images_are_enlarged_by_a_whole_number(height: int, width: int, zo
     assert (sheet.width - contact_sheet(example(1).prefix(1)).width) == 3 * (width * zoom + GAP) - (CELL + GAP)
 
 
-def test_a_sheet_of_very_many_images_stays_a_picture() -> None:
+def test_sheet_of_very_many_images_is_limited() -> None:
     """Enlarged as usual, 90,000 pixels would take more than a gigabyte."""
     many = Artifact(np.zeros((300, 300, 1, 1, 1), np.uint8), 1, (0.5,), (0.25,), ("x",) * 300)
     sheet = contact_sheet(many)
@@ -72,7 +72,7 @@ def test_a_sheet_of_very_many_images_stays_a_picture() -> None:
     assert sheet.height > TOP + 300 * 8  # they are still enlarged
 
 
-def test_a_prefix_is_the_left_part_of_the_sheet() -> None:
+def test_prefix_is_the_left_part_of_the_sheet() -> None:
     whole = np.asarray(contact_sheet(example(1)))
     part = np.asarray(contact_sheet(example(1).prefix(2)))
     np.testing.assert_array_equal(whole[:, : part.shape[1]], part)
@@ -82,25 +82,25 @@ def test_class_names_of_any_script() -> None:
     contact_sheet(replace(example(1), class_names=("猫", "")))
 
 
-def test_class_names_that_cannot_be_shown() -> None:
-    """They come out of a file: one of many lines or of a megabyte may not spoil the picture."""
+def test_class_names_with_line_breaks_or_a_megabyte() -> None:
+    """They come from a file, so they may be any text."""
     sheet = contact_sheet(replace(example(1), class_names=("two\nlines\0\ud800", "W" * 1_000_000)))
     assert sheet.width < 3 * (CELL + GAP) + 1000
 
 
-def test_other_channels_cannot_be_shown() -> None:
-    with pytest.raises(ArtifactError, match="images of 2 channels cannot be shown"):
+def test_images_of_two_channels_are_refused() -> None:
+    with pytest.raises(ArtifactError, match="Images of 2 channels cannot be shown"):
         contact_sheet(example(2))
 
 
-def test_the_file_is_a_png(tmp_path: Path) -> None:
+def test_contact_sheet_is_written_as_png(tmp_path: Path) -> None:
     write_contact_sheet(example(1), tmp_path / "sheet")
-    with Image.open(tmp_path / "sheet") as found:
-        assert found.format == "PNG"
-        np.testing.assert_array_equal(np.asarray(found), np.asarray(contact_sheet(example(1))))
+    with Image.open(tmp_path / "sheet") as written:
+        assert written.format == "PNG"
+        np.testing.assert_array_equal(np.asarray(written), np.asarray(contact_sheet(example(1))))
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pillow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtraError, match=r'pip install "mipset\[condense\]"'):
         contact_sheet(example(1))

@@ -1,4 +1,4 @@
-"""The progress bar, with a clock that the tests turn."""
+"""The progress bar, with a clock that the tests control."""
 
 from __future__ import annotations
 
@@ -64,32 +64,32 @@ def test_short_work_is_silent(clock: Clock) -> None:
         assert stream.getvalue() == ""
 
 
-def test_the_time_left_goes_by_the_speed_so_far(clock: Clock) -> None:
+def test_time_left_assumes_the_speed_so_far(clock: Clock) -> None:
     bar = Progress("working", 10, stream=io.StringIO())
     bar.advance(2, "loss 3")
     assert bar.line(clock.now + 30) == "working ████················  20%  30 s spent, 2:00 left  loss 3"
 
 
-def test_work_of_an_earlier_process_does_not_count_into_the_speed(clock: Clock) -> None:
+def test_work_of_an_earlier_process_does_not_count_towards_the_speed(clock: Clock) -> None:
     bar = Progress("working", 10, done=8, stream=io.StringIO())
     assert bar.line(clock.now + 5) == "working ████████████████····  80%  5 s spent, ? left"
     bar.advance(1)
     assert bar.line(clock.now + 5) == "working ██████████████████··  90%  5 s spent, 5 s left"
 
 
-def test_an_unknown_total_promises_nothing(clock: Clock) -> None:
+def test_unknown_total_shows_no_time_left(clock: Clock) -> None:
     bar = Progress("downloading", 0, stream=io.StringIO())
     bar.advance(5000)
     assert bar.line(clock.now + 7) == "downloading  7 s spent"
 
 
-def test_more_than_all_is_all(clock: Clock) -> None:
+def test_more_than_the_total_shows_100_percent(clock: Clock) -> None:
     bar = Progress("working", 10, stream=io.StringIO())
     bar.advance(12)
     assert bar.line(clock.now + 6) == "working ████████████████████ 100%  6 s spent, 0 s left"
 
 
-def test_a_note_stays_until_the_next(clock: Clock) -> None:
+def test_note_stays_until_the_next_note(clock: Clock) -> None:
     bar = Progress("working", 4, stream=io.StringIO())
     bar.advance(1, "first")
     bar.advance(1)
@@ -98,7 +98,7 @@ def test_a_note_stays_until_the_next(clock: Clock) -> None:
     assert bar.line(clock.now + 1).endswith("  second")
 
 
-def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
+def test_log_gets_a_line_every_15_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress("working", 100, stream=stream) as bar:
         for _ in range(100):
@@ -111,7 +111,7 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     assert lines[-1].startswith("working ████████████████████ 100%  2:30 spent, 0 s left")
 
 
-def test_a_terminal_gets_one_line_that_is_redrawn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_one_line_that_is_redrawn(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 10)))
     stream = Terminal()
     with Progress("working", 100, stream=stream) as bar:
@@ -129,7 +129,7 @@ def test_a_terminal_gets_one_line_that_is_redrawn(clock: Clock, monkeypatch: pyt
     assert {len(state.rstrip("\n")) for state in states} == {39}
 
 
-def test_the_last_state_is_drawn_when_work_fails(clock: Clock) -> None:
+def test_last_state_is_drawn_when_work_fails(clock: Clock) -> None:
     stream = io.StringIO()
     with contextlib.suppress(ValueError), Progress("working", 4, stream=stream) as bar:
         bar.advance(1)
@@ -138,10 +138,39 @@ def test_the_last_state_is_drawn_when_work_fails(clock: Clock) -> None:
     assert stream.getvalue() == "working █████···············  25%  10 s spent, 30 s left\n"
 
 
-def test_the_stream_is_standard_error(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_is_drawn_on_standard_error(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("working", 1) as bar:
         clock.now += 10
         bar.advance(1)
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("working █")
+
+
+class TestReport:
+    """A bar as the callback of work that reports (stage, done, total)."""
+
+    def test_bar_without_title_starts_again_with_every_stage(self, clock: Clock) -> None:
+        stream = io.StringIO()
+        with Progress(stream=stream) as bar:
+            bar.report("downloading", 1, 4)
+            clock.now += LOG_SECONDS
+            bar.report("downloading", 3, 4)
+            bar.report("decoding", 5, 10)
+            clock.now += LOG_SECONDS
+            bar.report("decoding", 10, 10)
+        assert [line.split()[:3] for line in stream.getvalue().splitlines()] == [
+            *[["downloading", "█" * 15 + "·" * 5, "75%"]] * 2,
+            *[["decoding", "█" * 20, "100%"]] * 2,
+        ]
+
+    def test_bar_with_title_shows_the_stage_as_its_note(self, clock: Clock) -> None:
+        bar = Progress("reordering set", stream=io.StringIO())
+        bar.report("epoch 1 of 4", 1, 4)
+        assert bar.line(clock.now + 3) == "reordering set █████···············  25%  3 s spent, 9 s left  epoch 1 of 4"
+
+    def test_work_that_never_reports_shows_nothing(self, clock: Clock) -> None:
+        stream = Terminal()
+        with Progress(stream=stream):
+            clock.now += 100
+        assert stream.getvalue() == ""

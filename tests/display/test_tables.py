@@ -1,4 +1,4 @@
-"""Text for people."""
+"""Tables and descriptions as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_columns_line_up() -> None:
     assert in_columns([["name", "1", "10"], ["a long name", "22.5", ""]]) == "name            1  10\na long name  22.5"
 
 
-def test_accuracies_stand_under_their_sizes() -> None:
+def test_accuracies_are_below_their_sizes() -> None:
     table = accuracy_table({"mdc": [point(1, 30.0), point(2, 41.26)], "none": [point(1, 9.96, 1), point(2, 50.0, 1)]})
     assert table.splitlines() == [
         "images per class          1          2   mean",
@@ -42,7 +42,7 @@ def test_accuracies_stand_under_their_sizes() -> None:
     ]
 
 
-def test_a_fleet_has_a_mean_of_its_own() -> None:
+def test_table_has_the_mean_over_a_fleet() -> None:
     curve = [point(1, 20.0), point(2, 40.0)]
     table = accuracy_table(
         {"a": curve, "b": curve, "c": curve}, {"a": {1: 0.75, 2: 0.25}, "b": {}, "c": {1: 0.5, 3: 0.5}}
@@ -51,7 +51,7 @@ def test_a_fleet_has_a_mean_of_its_own() -> None:
     assert accuracy_table({"a": curve}, {"a": {}}) == accuracy_table({"a": curve})
 
 
-def test_files_of_different_sizes_make_one_table_without_means_that_do_not_compare() -> None:
+def test_table_of_files_with_different_sizes_has_no_misleading_means() -> None:
     table = accuracy_table({"small": [point(1, 30.0, 1)], "large": [point(1, 20.0, 1), point(3, 40.0, 1)]})
     assert table.splitlines() == [
         "images per class     1     3   mean",
@@ -86,7 +86,7 @@ def test_flop_counts(count: int, text: str) -> None:
     assert flop_count(count) == text
 
 
-def test_a_description_says_what_is_in_the_file() -> None:
+def test_description_of_a_file() -> None:
     assert description(example()).splitlines() == [
         "images    2 per class, 2 classes, 3 x 8 x 8 pixels",
         "decoding  4 training images in each",
@@ -95,34 +95,34 @@ def test_a_description_says_what_is_in_the_file() -> None:
         "from      dataset npz:pets.npz",
         "recipe    ipc 2, policy mdc",
         "",
-        "accuracy  not measured yet: `mipset evaluate FILE --save` measures it",
+        "accuracy  not measured yet",
     ]
 
 
-def test_a_description_leaves_out_what_is_not_known() -> None:
+def test_description_leaves_out_empty_fields() -> None:
     bare = replace(example(), recipe={}, provenance={}, factor=1)
     titles = [line.split()[0] for line in description(bare).splitlines() if line]
     assert titles == ["images", "decoding", "bytes", "classes", "accuracy"]
     assert "none: a stored image is a training image" in description(bare)
 
 
-def test_a_description_has_nothing_that_a_terminal_obeys() -> None:
+def test_description_has_no_control_characters() -> None:
     odd = "\x1b]0;owned\x07\nsize"
-    found = description(
+    text = description(
         replace(example(), class_names=(odd, "dog"), recipe={odd: odd}, provenance={odd: odd}).with_accuracy(
             [replace(point(1, 50.0), protocol=odd, network=odd, data=odd)]
         )
     )
-    assert all(line.isprintable() for line in found.splitlines())
-    assert "classes   ?]0;owned??size, dog" in found
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "classes   ?]0;owned??size, dog" in text
 
 
-def test_a_description_says_where_there_is_no_spread() -> None:
+def test_description_of_an_accuracy_of_one_network() -> None:
     alone = example().with_accuracy([replace(point(1, 50.0), networks=1, std=0.0)])
     assert description(alone).splitlines()[-1].endswith("  50.0 of one network")
 
 
-def test_a_description_has_a_curve_for_each_protocol() -> None:
+def test_description_has_a_curve_for_each_protocol() -> None:
     measured = example().with_accuracy([point(1, 50.0), point(2, 100.0), point(1, 0.0, protocol="paper, 1000 epochs")])
     assert description(measured).splitlines()[6:] == [
         "",

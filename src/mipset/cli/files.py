@@ -96,17 +96,19 @@ def run_show(arguments: argparse.Namespace) -> None:
         )
     if arguments.png is None and arguments.svg is None:
         print(description(artifact))
+        if not artifact.accuracy:
+            print(f"next: mipset evaluate {arguments.file} --save")
     if arguments.png is not None:
         from mipset.display.pictures import write_contact_sheet
 
         write_contact_sheet(artifact, arguments.png)
         print(f"{arguments.png}: one row per class, one column per rank")
     if arguments.svg is not None:
-        from mipset.experiments.results import curve_chart
-        from mipset.io.files import write_whole
+        from mipset.display.charts import accuracy_curve
 
-        chart = curve_chart(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).encode()
-        write_whole(arguments.svg, lambda stream: stream.write(chart))
+        accuracy_curve(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).write(
+            arguments.svg
+        )
         print(f"{arguments.svg}: accuracy against images per class")
 
 
@@ -220,6 +222,6 @@ def run_import(arguments: argparse.Namespace) -> None:
     converted.artifact.write(arguments.out)
     print(
         f"{arguments.out}: {counted(converted.artifact.ipc, 'image')} for each of {len(spec.class_names)} classes, "
-        f"{bytes_of(arguments.out)}; {100 * converted.cut_off:.2g} % of the values did not fit into a byte and "
+        f"{bytes_of(arguments.out)}; {100 * converted.clipped_share:.2g} % of the values did not fit into a byte and "
         f"were clipped\nnext: mipset evaluate {arguments.out}"
     )

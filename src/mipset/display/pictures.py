@@ -1,4 +1,4 @@
-"""A contact sheet: every stored image of a file, one row per class, one column per rank."""
+"""Pictures of a file: a contact sheet, with one row per class and one column per rank, and pairs of images."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 MARGIN, GAP = 4, 2
 CAPTION = 16  # pixels for a line of text
-CELL = 64  # pixels on a side that small images are enlarged to, at least
-MOST_PIXELS = 1 << 25  # of a sheet: many images are enlarged less, so that it does not outgrow its file a thousandfold
-LONGEST = 60  # characters of a class name that are shown
+CELL = 64  # small images are enlarged to at least this many pixels per side
+MOST_PIXELS = 1 << 25  # of a sheet; if there are many images, they are enlarged less
+LONGEST = 60  # longer class names are cut
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
 
 def contact_sheet(artifact: Artifact) -> Image:
-    """The picture: class names on the left, ranks on top; S_[n] is what stands left of column n + 1."""
+    """All stored images: class names on the left, ranks on top. The first n columns are S_[n]."""
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError as error:
         raise missing("Pillow", "A picture") from error
     ranks, classes, channels, height, width = artifact.images.shape
     if channels not in (1, 3):
-        raise ArtifactError(f"images of {channels} channels cannot be shown: a picture needs 1 or 3.")
+        raise ArtifactError(f"Images of {channels} channels cannot be shown. A picture needs 1 or 3 channels.")
     zoom = _zoom(ranks * classes, height, width)
     cell_h, cell_w = height * zoom + GAP, width * zoom + GAP
     font = ImageFont.load_default()
-    shown = [_shown(name) for name in artifact.class_names]
-    names = max(int(font.getlength(name)) for name in shown) + 2 * MARGIN
-    top = 16
+    class_names = [_on_one_line(name) for name in artifact.class_names]
+    names = max(int(font.getlength(name)) for name in class_names) + 2 * MARGIN  # the width of their column
+    top = CAPTION
     sheet = Image.new("RGB", (names + ranks * cell_w, top + classes * cell_h), PAPER)
     draw = ImageDraw.Draw(sheet)
     for rank in range(ranks):
         draw.text((names + rank * cell_w + cell_w // 2 - 4, 2), str(rank + 1), INK, font)
-    for c, name in enumerate(shown):
+    for c, name in enumerate(class_names):
         draw.text((MARGIN, top + c * cell_h + cell_h // 2 - 6), name, INK, font)
         for rank in range(ranks):
             place = (names + rank * cell_w, top + c * cell_h)
@@ -52,7 +52,7 @@ def contact_sheet(artifact: Artifact) -> Image:
 
 
 def _zoom(images: int, height: int, width: int) -> int:
-    """How many times so many small images are enlarged."""
+    """How many times images of this height and width are enlarged."""
     wanted = -(-CELL // max(height, width))
     fitting = (z for z in range(wanted, 1, -1) if images * (height * z + GAP) * (width * z + GAP) <= MOST_PIXELS)
     return next(fitting, 1)
@@ -67,7 +67,7 @@ def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns:
     height, width = pairs.shape[3:]
     zoom = _zoom(2 * len(pairs), height, width)
     font = ImageFont.load_default()
-    wide = max(2 * (width * zoom + GAP), *(int(font.getlength(_shown(text))) for text in captions)) + 2 * MARGIN
+    wide = max(2 * (width * zoom + GAP), *(int(font.getlength(_on_one_line(text))) for text in captions)) + 2 * MARGIN
     high = height * zoom + GAP + CAPTION
     lines = -(-len(pairs) // columns)
     sheet = Image.new("RGB", (min(columns, len(pairs)) * wide, lines * high), PAPER)
@@ -76,12 +76,12 @@ def side_by_side(pairs: npt.NDArray[np.uint8], captions: Sequence[str], columns:
         left, top = number % columns * wide + MARGIN, number // columns * high
         for place, pixels in enumerate(pair):
             sheet.paste(_picture(pixels, zoom), (left + place * (width * zoom + GAP), top))
-        draw.text((left, top + height * zoom + GAP), _shown(text), INK, font)
+        draw.text((left, top + height * zoom + GAP), _on_one_line(text), INK, font)
     return sheet
 
 
 def _picture(pixels: npt.NDArray[np.uint8], zoom: int) -> Image:
-    """An image [ch, h, w] in colour, enlarged."""
+    """An image [ch, h, w] as an enlarged RGB picture."""
     from PIL import Image
 
     height, width = pixels.shape[1:]
@@ -90,8 +90,8 @@ def _picture(pixels: npt.NDArray[np.uint8], zoom: int) -> Image:
     return picture.resize((width * zoom, height * zoom), Image.Resampling.NEAREST)
 
 
-def _shown(name: str) -> str:
-    """A name on one line of bearable length: it comes out of a file, so it may be anything."""
+def _on_one_line(name: str) -> str:
+    """A name without line breaks and not too long. It comes from a file, so it may be any text."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:LONGEST])
 
 

@@ -1,4 +1,4 @@
-"""Text for people: tables and what is known about a file."""
+"""Text for the terminal: tables, and the description of a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mipset.units import byte_count, spread
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as text, the first column to the left and the others to the right."""
+    """Rows of cells as text. The first column is aligned to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -26,32 +26,33 @@ def in_columns(rows: Sequence[Sequence[str]]) -> str:
 def accuracy_table(
     curves: Mapping[str, Sequence[Accuracy]], fleets: Mapping[str, Mapping[int, float]] | None = None
 ) -> str:
-    """One row per curve, one column per size, and the mean over sizes; a cell is a mean and a spread over networks.
+    """A table with one row per curve, one column per size, and the mean over sizes.
 
-    Where a set was made for a fleet, of which shares use certain sizes, there is the mean over its devices as well.
+    A cell is a mean and a standard deviation over networks. `fleets` gives, for sets that were condensed for a fleet,
+    the share of devices that use each size: the last column is the mean over these devices.
     """
     sizes = sorted({point.size for points in curves.values() for point in points})
     fleets = {name: shares for name, shares in (fleets or {}).items() if shares}
     rows = [["images per class", *map(str, sizes), "mean", *(["fleet"] if fleets else [])]]
     for name, points in curves.items():
         cells = {p.size: spread(p.mean, p.std, p.networks, "±") for p in points}
-        whole = len(cells) == len(sizes)  # means over different sizes do not compare
-        mean = f"{statistics.fmean(p.mean for p in points):.2f}" if whole else "-"
+        has_all_sizes = len(cells) == len(sizes)  # means over different sizes cannot be compared
+        mean = f"{statistics.fmean(p.mean for p in points):.2f}" if has_all_sizes else "-"
         rows.append([name, *(cells.get(size, "-") for size in sizes), mean])
         if fleets:
             shares, means = fleets.get(name, {}), {p.size: p.mean for p in points}
-            known = shares and shares.keys() <= means.keys()
-            rows[-1].append(f"{fleet_mean(means, shares):.2f}" if known else "-")
+            is_measured = shares and shares.keys() <= means.keys()
+            rows[-1].append(f"{fleet_mean(means, shares):.2f}" if is_measured else "-")
     return in_columns(rows)
 
 
 def fleet_mean(means: Mapping[int, float], shares: Mapping[int, float]) -> float:
-    """The mean accuracy of devices, of which so many use each size."""
+    """The mean accuracy over devices. `shares` says which part of them uses each size."""
     return sum(share * means[size] for size, share in shares.items()) / sum(shares.values())
 
 
 def description(artifact: Artifact) -> str:
-    """What a file holds, where it comes from, and how good each size is known to be."""
+    """What a file holds, where it comes from, and the accuracy of each size."""
     ranks, classes, channels, height, width = artifact.images.shape
     rank_bytes = artifact.images[0].nbytes
     per = artifact.factor**2
@@ -82,5 +83,5 @@ def description(artifact: Artifact) -> str:
         of = f"over {p.networks} networks" if p.networks > 1 else "of one network"
         lines.append(f"  {p.size:>4}  {bar:<40}  {spread(p.mean, p.std, p.networks)} {of}")
     if not artifact.accuracy:
-        lines += ["", "accuracy  not measured yet: `mipset evaluate FILE --save` measures it"]
+        lines += ["", "accuracy  not measured yet"]
     return "\n".join(lines)
