@@ -41,9 +41,9 @@ def paths_below(folder: Path) -> set[str]:
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
-    """[ch, h, w] of what Pillow opened."""
-    found = np.asarray(picture)
-    return found[None] if found.ndim == 2 else np.moveaxis(found, -1, 0)
+    """The pixels [ch, h, w] of a picture."""
+    pixels = np.asarray(picture)
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
 def image_list_of(artifact: Artifact) -> np.ndarray[Any, Any]:

@@ -37,14 +37,14 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def compiler() -> str:
-    found = shutil.which("gcc")
-    if found is None:
+    path = shutil.which("gcc")
+    if path is None:
         pytest.skip("there is no gcc")
-    return found
+    return path
 
 
 def compiled(compiler: str, folder: Path, artifact: Artifact, stem: str = "digits") -> list[list[float]]:
-    """What a C program finds in the header: all its numbers, line by line."""
+    """Compile a C program that prints all numbers of the header, and return them line by line."""
     export(artifact, "c", folder / f"{stem}.h", force=True)
     name = c_identifier(stem)
     defines = f"#define P(x) {name.upper()}_##x\n#define p(x) {name}_##x\n"
@@ -58,13 +58,13 @@ def compiled(compiler: str, folder: Path, artifact: Artifact, stem: str = "digit
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("factor", [1, 2])
 def test_c_program_reads_every_pixel_of_a_c_header(tmp_path: Path, compiler: str, channels: int, factor: int) -> None:
-    given = small_set(channels, factor=factor)
-    shape, sizes, scale, labels, pixels = compiled(compiler, tmp_path, given)
+    artifact = small_set(channels, factor=factor)
+    shape, sizes, scale, labels, pixels = compiled(compiler, tmp_path, artifact)
     assert shape == [3, 2, channels, 6, 8, factor]
     assert sizes == [6, channels * 48, 2 * channels * 48]
-    assert scale == pytest.approx([value for pair in zip(given.mean, given.std, strict=True) for value in pair])
+    assert scale == pytest.approx([value for pair in zip(artifact.mean, artifact.std, strict=True) for value in pair])
     assert labels == [0, 1, 0, 1, 0, 1]
-    assert pixels == given.images.reshape(-1).tolist()
+    assert pixels == artifact.images.reshape(-1).tolist()
 
 
 @FEW_EXAMPLES
@@ -72,13 +72,13 @@ def test_c_program_reads_every_pixel_of_a_c_header(tmp_path: Path, compiler: str
 def test_class_names_are_never_code_in_a_c_header(
     tmp_path: Path, compiler: str, class_names: list[str], stem: str
 ) -> None:
-    given = small_set(1, tuple(class_names), size=(4, 4))
-    assert compiled(compiler, tmp_path, given, stem)[-1] == given.images.reshape(-1).tolist()
+    artifact = small_set(1, tuple(class_names), size=(4, 4))
+    assert compiled(compiler, tmp_path, artifact, stem)[-1] == artifact.images.reshape(-1).tolist()
 
 
 def test_c_header_with_every_hostile_class_name_compiles(tmp_path: Path, compiler: str) -> None:
-    given = small_set(1, tuple(HOSTILE), size=(2, 2))
-    assert compiled(compiler, tmp_path, given)[-1] == given.images.reshape(-1).tolist()
+    artifact = small_set(1, tuple(HOSTILE), size=(2, 2))
+    assert compiled(compiler, tmp_path, artifact)[-1] == artifact.images.reshape(-1).tolist()
 
 
 def test_comment_of_a_c_header_tells_bytes_and_labels() -> None:
@@ -93,6 +93,6 @@ def test_comment_of_a_c_header_tells_bytes_and_labels() -> None:
 
 @pytest.mark.parametrize("std", [1e-60, 1e60])
 def test_c_header_refuses_a_std_that_is_no_c_float(std: float) -> None:
-    given = Artifact(np.zeros((1, 1, 1, 2, 2), np.uint8), 1, (0.5,), (std,), ("x",))
+    artifact = Artifact(np.zeros((1, 1, 1, 2, 2), np.uint8), 1, (0.5,), (std,), ("x",))
     with pytest.raises(ArtifactError, match="must fit into a float of C, but they are 1e"):
-        c_header.file_content(given, "x")
+        c_header.file_content(artifact, "x")

@@ -1,4 +1,4 @@
-"""Names of folders, C identifiers and Parquet classes made from any class names."""
+"""Names of folders, C identifiers and Parquet classes, from any class names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mipset.exchange.exports.names import MAX_LETTERS, c_identifier, distinct_na
 def test_folder_names_are_harmless_distinct_and_sorted(class_names: list[str]) -> None:
     folders = folder_names(class_names)
     assert len({folder.lower() for folder in folders}) == len(class_names)
-    assert sorted(folders) == folders  # whoever sorts them finds our labels
+    assert sorted(folders) == folders  # so that programs which sort folders find our labels
     for label, folder in enumerate(folders):
         assert re.fullmatch(r"\d+(-[A-Za-z0-9-]*[A-Za-z0-9])?", folder)
         assert int(folder.partition("-")[0]) == label
@@ -44,10 +44,10 @@ def test_folder_names_of_many_classes_are_padded_with_zeros() -> None:
 
 @given(any_names)
 def test_distinct_names_are_distinct_and_valid_unicode(class_names: list[str]) -> None:
-    found = distinct_names(class_names)
-    assert len(set(found)) == len(class_names)
-    "".join(found).encode("utf-8")
-    for before, after in zip(class_names, found, strict=True):
+    distinct = distinct_names(class_names)
+    assert len(set(distinct)) == len(class_names)
+    "".join(distinct).encode("utf-8")
+    for before, after in zip(class_names, distinct, strict=True):
         if class_names.count(before) == 1 and after != before:
             assert after.startswith(before.encode("utf-8", "replace").decode("utf-8"))
 

@@ -18,16 +18,16 @@ from mipset.file.decoding import decoded
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_numpy_opens_an_npz_export(tmp_path: Path, channels: int) -> None:
-    given = small_set(channels)
-    export(given, "npz", tmp_path / "set.npz")
+    artifact = small_set(channels)
+    export(artifact, "npz", tmp_path / "set.npz")
     with np.load(tmp_path / "set.npz", allow_pickle=False) as arrays:
         assert set(arrays) == {"images", "labels", "class_names", "mean", "std", "factor"}
         assert arrays["images"].dtype == np.uint8
-        np.testing.assert_array_equal(arrays["images"], image_list_of(given))
+        np.testing.assert_array_equal(arrays["images"], image_list_of(artifact))
         assert arrays["labels"].tolist() == [0, 1, 0, 1, 0, 1]
         assert arrays["class_names"].tolist() == ["cat", "dög"]
-        assert tuple(arrays["mean"]) == given.mean
-        assert tuple(arrays["std"]) == given.std
+        assert tuple(arrays["mean"]) == artifact.mean
+        assert tuple(arrays["std"]) == artifact.std
         assert arrays["factor"] == 2
 
 
@@ -45,9 +45,9 @@ def test_npz_export_refuses_one_extremely_long_class_name() -> None:
 
 
 def test_mipset_loads_an_npz_export_as_a_dataset(tmp_path: Path) -> None:
-    given = decoded(small_set())
-    export(given, "npz", tmp_path / "set.npz")
+    artifact = decoded(small_set())
+    export(artifact, "npz", tmp_path / "set.npz")
     data = mipset.load(f"npz:{tmp_path / 'set.npz'}")
-    assert data.class_names == given.class_names
-    assert data.mean == given.mean
-    assert len(data.train) + len(data.test) == given.ipc * 2
+    assert data.class_names == artifact.class_names
+    assert data.mean == artifact.mean
+    assert len(data.train) + len(data.test) == artifact.ipc * 2

@@ -34,14 +34,14 @@ def hugging_face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleTyp
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
 def test_hugging_face_opens_a_parquet_export(tmp_path: Path, hugging_face: Any, channels: int, mode: str) -> None:
-    given, out = small_set(channels), tmp_path / "set.parquet"
-    export(given, "parquet", out)
+    artifact, out = small_set(channels), tmp_path / "set.parquet"
+    export(artifact, "parquet", out)
     rows = hugging_face.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
     assert rows.features == hugging_face.Features(
         {"image": hugging_face.Image(), "label": hugging_face.ClassLabel(names=["cat", "dög"])}
     )
     assert rows["label"][:] == [0, 1, 0, 1, 0, 1]
-    for row, expected in zip(rows, image_list_of(given), strict=True):
+    for row, expected in zip(rows, image_list_of(artifact), strict=True):
         assert row["image"].mode == mode
         np.testing.assert_array_equal(pixels_of(row["image"]), expected)
 
@@ -60,13 +60,13 @@ def test_hugging_face_accepts_any_class_names_of_a_parquet_export(hugging_face: 
 
 def test_pyarrow_opens_a_parquet_export() -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    given = small_set()
-    table = pq.read_table(io.BytesIO(parquet.file_content(given)))
+    artifact = small_set()
+    table = pq.read_table(io.BytesIO(parquet.file_content(artifact)))
     assert table.column("label").to_pylist() == [0, 1, 0, 1, 0, 1]
     rows = table.column("image").to_pylist()
     assert [row["path"] for row in rows][:3] == ["0-cat/0000.png", "1-dog/0000.png", "0-cat/0001.png"]
     with Image.open(io.BytesIO(rows[1]["bytes"])) as picture:
-        np.testing.assert_array_equal(pixels_of(picture), given.images[0, 1])
+        np.testing.assert_array_equal(pixels_of(picture), artifact.images[0, 1])
 
 
 def test_parquet_export_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

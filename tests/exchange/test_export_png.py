@@ -22,15 +22,15 @@ from mipset.exchange.exports.metadata import METADATA_FILE
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pillow_opens_every_exported_picture(tmp_path: Path, channels: int) -> None:
-    given, out = small_set(channels), tmp_path / "out"
-    export(given, "png", out)
+    artifact, out = small_set(channels), tmp_path / "out"
+    export(artifact, "png", out)
     pictures = {f"{folder}/000{rank}.png" for folder in ("0-cat", "1-dog") for rank in range(3)}
     assert paths_below(out) == {"0-cat", "1-dog", "classes.json", "sheet.png", *pictures}
     for rank in range(3):
         for c, folder in enumerate(("0-cat", "1-dog")):
             with Image.open(out / folder / f"000{rank}.png") as picture:
                 assert picture.format == "PNG"
-                np.testing.assert_array_equal(pixels_of(picture), given.images[rank, c])
+                np.testing.assert_array_equal(pixels_of(picture), artifact.images[rank, c])
     with Image.open(out / "sheet.png") as sheet:
         assert sheet.mode == "RGB"
     assert json.loads((out / "classes.json").read_text("utf-8")) == {
@@ -39,8 +39,8 @@ def test_pillow_opens_every_exported_picture(tmp_path: Path, channels: int) -> N
             {"label": 1, "name": "dög", "folder": "1-dog"},
         ],
         "factor": 2,
-        "mean": list(given.mean),
-        "std": list(given.std),
+        "mean": list(artifact.mean),
+        "std": list(artifact.std),
     }
     assert paths_below(tmp_path) == {"out", *(f"out/{name}" for name in paths_below(out))}
 
@@ -62,9 +62,9 @@ def test_no_class_name_writes_outside_of_the_png_folder(
 
 
 def test_png_export_of_a_prefix_is_the_first_pictures(tmp_path: Path) -> None:
-    given = small_set()
-    export(given, "png", tmp_path / "whole")
-    export(given.prefix(2), "png", tmp_path / "part")
+    artifact = small_set()
+    export(artifact, "png", tmp_path / "whole")
+    export(artifact.prefix(2), "png", tmp_path / "part")
     for path in (tmp_path / "part").glob("*/*.png"):
         whole = tmp_path / "whole" / path.relative_to(tmp_path / "part")
         assert path.read_bytes() == whole.read_bytes()

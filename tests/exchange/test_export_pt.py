@@ -18,18 +18,18 @@ from mipset.exchange.exports import export, pt
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_torch_opens_a_pt_export(tmp_path: Path, channels: int) -> None:
-    given = small_set(channels)
-    export(given, "pt", tmp_path / "set.pt")
-    found = torch.load(tmp_path / "set.pt", weights_only=True)
-    assert set(found) == {"images", "labels", "class_names", "mean", "std", "factor"}
-    np.testing.assert_array_equal(found["images"].numpy(), image_list_of(given))
-    assert found["images"].dtype == torch.uint8
-    assert found["labels"].tolist() == [0, 1, 0, 1, 0, 1]
-    assert found["labels"].dtype == torch.int64
-    assert found["class_names"] == ["cat", "dög"]
-    assert found["mean"] == list(given.mean)
-    assert found["std"] == list(given.std)
-    assert found["factor"] == 2
+    artifact = small_set(channels)
+    export(artifact, "pt", tmp_path / "set.pt")
+    content = torch.load(tmp_path / "set.pt", weights_only=True)
+    assert set(content) == {"images", "labels", "class_names", "mean", "std", "factor"}
+    np.testing.assert_array_equal(content["images"].numpy(), image_list_of(artifact))
+    assert content["images"].dtype == torch.uint8
+    assert content["labels"].tolist() == [0, 1, 0, 1, 0, 1]
+    assert content["labels"].dtype == torch.int64
+    assert content["class_names"] == ["cat", "dög"]
+    assert content["mean"] == list(artifact.mean)
+    assert content["std"] == list(artifact.std)
+    assert content["factor"] == 2
 
 
 @given(any_names)

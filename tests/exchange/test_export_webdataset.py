@@ -19,12 +19,12 @@ from mipset.exchange.exports import export, webdataset
 @pytest.mark.parametrize("channels", [1, 3])
 def test_webdataset_library_opens_a_webdataset_export(tmp_path: Path, channels: int) -> None:
     library = pytest.importorskip("webdataset", reason="the webdataset package is not installed")
-    given, out = small_set(channels), tmp_path / "set.tar"
-    export(given, "webdataset", out)
+    artifact, out = small_set(channels), tmp_path / "set.tar"
+    export(artifact, "webdataset", out)
     samples = list(library.WebDataset(str(out), shardshuffle=False).decode("pil"))
     assert [sample["__key__"] for sample in samples] == [f"{i:06d}" for i in range(6)]
     assert [sample["cls"] for sample in samples] == [0, 1, 0, 1, 0, 1]
-    for sample, expected in zip(samples, image_list_of(given), strict=True):
+    for sample, expected in zip(samples, image_list_of(artifact), strict=True):
         np.testing.assert_array_equal(  # the library makes all pictures RGB
             pixels_of(sample["png"]), np.broadcast_to(expected, (3, *expected.shape[1:]))
         )

@@ -25,13 +25,13 @@ SINGLE_FILES = [name for name in FORMATS if name != "png"]
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_exports_of_the_same_set_have_the_same_bytes(tmp_path: Path, to: str) -> None:
-    found = []
+    exported = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         export(small_set(), to, folder / "set")
         written = (path for path in folder.rglob("*") if path.is_file())
-        found.append({path.relative_to(folder): path.read_bytes() for path in written})
-    assert found[0] == found[1]
+        exported.append({path.relative_to(folder): path.read_bytes() for path in written})
+    assert exported[0] == exported[1]
 
 
 @pytest.mark.parametrize("to", SINGLE_FILES)
@@ -97,8 +97,8 @@ def test_command_line_lists_the_export_formats() -> None:
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_export_command_writes_every_format(tmp_path: Path, here: Here, to: str) -> None:
-    said = here("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
-    assert re.fullmatch(rf"{tmp_path / 'out'}: 3 images for each of 2 classes, [\d.]+ k?B\n", said)
+    printed = here("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
+    assert re.fullmatch(rf"{tmp_path / 'out'}: 3 images for each of 2 classes, [\d.]+ k?B\n", printed)
 
 
 def test_export_command_with_ipc_and_decoded(tmp_path: Path, here: Here) -> None:

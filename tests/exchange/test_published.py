@@ -143,7 +143,7 @@ def test_tiles_of_different_sizes_need_order_images(tmp_path: Path) -> None:
         import_set(path, dataset=dataset, factor=3)
     assert import_set(path, dataset=dataset, factor=3, order="images").artifact.factor == 3
     one = save(tmp_path / "one.pt", [*random_set(1, dataset)])
-    assert import_set(one, dataset=dataset, factor=3).artifact.ipc == 1  # its tiles are in order whatever that is
+    assert import_set(one, dataset=dataset, factor=3).artifact.ipc == 1  # with one image per class, no tile has to move
 
 
 def test_mdc_file_without_tiles_is_stored_rank_by_rank(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_mdc_file_without_tiles_is_stored_rank_by_rank(tmp_path: Path) -> None:
 
 
 def test_values_of_an_mdc_file_outside_0_to_1_are_clipped(tmp_path: Path) -> None:
-    """The release cuts values off before its last steps, not after."""
+    """The release clips values before its last steps, but not after."""
     images, labels = random_set()
     images[0, 0, 0, :2] = torch.tensor([-0.25, 1.25])
     converted = import_set(save(tmp_path / "x.pt", [images, labels]), factor=1)
@@ -299,7 +299,7 @@ class Harm:
 
 
 class Rebuilt:
-    """In a pickle: what a function gives for these arguments, and perhaps a state for it."""
+    """Pickled as a call of a function with these arguments, and optionally a state for the result."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], *state: Any) -> None:
         self.reduced = (function, arguments, *state)
@@ -336,7 +336,7 @@ def test_code_in_a_published_file_is_never_executed(tmp_path: Path, where: str) 
 
 
 def test_opening_a_published_file_allows_torch_nothing_else(tmp_path: Path) -> None:
-    """Arrays of numpy are more than its numbers: they stay closed, and so does torch for others."""
+    """Only numbers of numpy are allowed, not its arrays; and torch allows nothing more to other callers."""
     before = set(torch.serialization.get_safe_globals())
     path = save(tmp_path / "x.pt", {"data": np.zeros(3)})
     with pytest.raises(ArtifactError, match="was not opened"):
@@ -351,7 +351,7 @@ def test_damaged_published_file_raises_only_our_errors(tmp_path: Path, noise: by
     whole = path.read_bytes()
     for content in (noise, whole[:place], whole[:place] + noise + whole[place + len(noise) :]):
         path.write_bytes(content)
-        with suppress(MipsetError):  # and nothing else: what is damaged may still be readable
+        with suppress(MipsetError):  # no other exception; some damaged files can still be read
             import_set(path, factor=1)
 
 
@@ -538,7 +538,7 @@ def test_import_command_does_not_overwrite_the_labels_file(tmp_path: Path, refus
 
 
 def test_import_command_with_an_own_dataset(tmp_path: Path, here: Here) -> None:
-    """Any that can be loaded: its mean and std are what the images were normalised with."""
+    """Any dataset that can be loaded works. Its mean and std denormalise the images."""
     rng = np.random.default_rng(0)
     arrays = {
         "images": rng.integers(0, 256, (30, 3, 8, 8), dtype=np.uint8),
@@ -564,10 +564,10 @@ def test_command_line_lists_the_kinds_and_orders() -> None:
 
 
 def test_spec_of_a_dataset_equals_the_loaded_dataset() -> None:
-    known, loaded = spec_of("fashion-mini"), mipset.load("fashion-mini")
-    assert known is not None
+    spec, loaded = spec_of("fashion-mini"), mipset.load("fashion-mini")
+    assert spec is not None
     for name in ("name", "class_names", "shape", "mean", "std", "sha256"):
-        assert getattr(known, name) == getattr(loaded, name)
+        assert getattr(spec, name) == getattr(loaded, name)
     cifar = spec_of("cifar10")
     assert cifar is not None
     assert cifar.mean == (0.4914, 0.4822, 0.4465)

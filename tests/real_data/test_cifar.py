@@ -110,7 +110,7 @@ def test_broken_cifar10_python_batch_is_refused(tmp_path: Path, content: bytes) 
     with pytest.raises(DataError, match=r"data_batch_1 (was refused|is not a CIFAR-10 batch)"):
         cifar.read(tmp_path, spec)
     (tmp_path / "data_batch_1").write_bytes(python2_batch(train.images[:10], train.labels[:10].tolist()))
-    assert equal_splits(cifar.read(tmp_path, spec)[0], train)  # and what was refused left no trace
+    assert equal_splits(cifar.read(tmp_path, spec)[0], train)  # the refused content left no trace
 
 
 def test_truncated_cifar10_binary_batch_is_refused(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from mipset.errors import DataError, missing
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"
 FOLDERS = ("", "cifar-10-batches-py", "cifar-10-batches-bin", "package")
-SHEET_LABELS = ("train_lables.json", "test_lables.json")  # spelled like this in the npm package
+SHEET_LABELS = ("train_lables.json", "test_lables.json")  # the npm package spells them like this
 
 Pixels = npt.NDArray[np.uint8]  # [rows, 3 * 32 * 32], one plane per colour
 Batch = tuple[Pixels, list[int]]
@@ -31,56 +31,57 @@ Batch = tuple[Pixels, list[int]]
 
 def is_in(folder: Path) -> bool:
     """Whether the folder seems to hold CIFAR-10. Only the name of its first batch is checked."""
-    return _form(folder) is not None
+    return _find_form(folder) is not None
 
 
 def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
     """Read the training and test split from a folder, in whichever form it holds them."""
-    form = _form(folder)
+    form = _find_form(folder)
     if form is None:
         raise DataError(
             f"{folder} does not hold CIFAR-10. Put data_batch_1 to 5 and test_batch there, as Python "
             "batches, binary batches (.bin) or PNG sheets (.png)."
         )
-    reader, place = form
-    return reader(place, spec)
+    reader, inner = form
+    return reader(inner, spec)
 
 
-def _form(folder: Path) -> tuple[Callable[[Path, DatasetSpec], tuple[Split, Split]], Path] | None:
-    for place in (folder / name for name in FOLDERS):
+def _find_form(folder: Path) -> tuple[Callable[[Path, DatasetSpec], tuple[Split, Split]], Path] | None:
+    """The function that reads the form in this folder, and the folder or sub-folder with the batches."""
+    for inner in (folder / name for name in FOLDERS):
         for suffix, reader in (("", _read_python), (".bin", _read_binary), (".png", _read_sheets)):
-            if (place / f"{BATCHES[0]}{suffix}").is_file():
-                return reader, place
+            if (inner / f"{BATCHES[0]}{suffix}").is_file():
+                return reader, inner
     return None
 
 
-def _read_python(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
-    train = [_python_batch(place / name, spec.train_count // len(BATCHES)) for name in BATCHES]
-    return _join(train, spec), _join([_python_batch(place / TEST_BATCH, spec.test_count)], spec)
+def _read_python(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = [_python_batch(inner / name, spec.train_count // len(BATCHES)) for name in BATCHES]
+    return _split_of(train, spec), _split_of([_python_batch(inner / TEST_BATCH, spec.test_count)], spec)
 
 
-def _read_binary(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
-    train = [_binary_batch(place / f"{name}.bin", spec.train_count // len(BATCHES)) for name in BATCHES]
-    return _join(train, spec), _join([_binary_batch(place / f"{TEST_BATCH}.bin", spec.test_count)], spec)
+def _read_binary(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = [_binary_batch(inner / f"{name}.bin", spec.train_count // len(BATCHES)) for name in BATCHES]
+    return _split_of(train, spec), _split_of([_binary_batch(inner / f"{TEST_BATCH}.bin", spec.test_count)], spec)
 
 
-def _read_sheets(place: Path, spec: DatasetSpec) -> tuple[Split, Split]:
-    train = np.concatenate([_sheet(place / f"{name}.png", spec.train_count // len(BATCHES), spec) for name in BATCHES])
-    test = _sheet(place / f"{TEST_BATCH}.png", spec.test_count, spec)
+def _read_sheets(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
+    train = np.concatenate([_sheet(inner / f"{name}.png", spec.train_count // len(BATCHES), spec) for name in BATCHES])
+    test = _sheet(inner / f"{TEST_BATCH}.png", spec.test_count, spec)
     train_labels, test_labels = SHEET_LABELS
     return (
-        Split.of(train, _sheet_labels(place / train_labels, spec.train_count)),
-        Split.of(test, _sheet_labels(place / test_labels, spec.test_count)),
+        Split.of(train, _sheet_labels(inner / train_labels, spec.train_count)),
+        Split.of(test, _sheet_labels(inner / test_labels, spec.test_count)),
     )
 
 
-def _join(batches: list[Batch], spec: DatasetSpec) -> Split:
+def _split_of(batches: list[Batch], spec: DatasetSpec) -> Split:
     pixels = np.concatenate([pixels for pixels, _ in batches])
     labels = np.array([label for _, labels in batches for label in labels], dtype=np.int64)
     return Split.of(pixels.reshape(-1, *spec.shape), labels)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -93,7 +94,7 @@ def _bytes(path: Path) -> bytes:
 
 
 class _Dtype:
-    """Stands for numpy.dtype: remembers the type code."""
+    """In place of numpy.dtype: it only keeps the type code."""
 
     code: object = None
 
@@ -105,7 +106,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for numpy.ndarray and for the function that makes an empty one: remembers its content."""
+    """In place of numpy.ndarray, and of the function that makes an empty array: it only keeps the content."""
 
     state: object = None
 
@@ -138,7 +139,7 @@ class _BatchUnpickler(pickle.Unpickler):
 
 
 def _python_batch(path: Path, rows: int) -> Batch:
-    raw = _bytes(path)
+    raw = _read_bytes(path)
     try:
         # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
         content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
@@ -169,7 +170,7 @@ def _are_labels(labels: object, count: int) -> TypeGuard[list[int]]:
 
 
 def _binary_batch(path: Path, rows: int) -> Batch:
-    raw = _bytes(path)
+    raw = _read_bytes(path)
     if len(raw) != rows * 3073:
         raise DataError(
             f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}. Get the file again."
@@ -187,7 +188,7 @@ def _sheet(path: Path, rows: int, spec: DatasetSpec) -> Images:
     except ImportError as error:
         raise missing("Pillow", "Reading PNG sheets") from error
     channels, height, width = spec.shape
-    raw = _bytes(path)
+    raw = _read_bytes(path)
     try:
         with Image.open(io.BytesIO(raw), formats=["PNG"]) as sheet:
             if sheet.mode != "RGB" or sheet.size != (height * width, rows):
@@ -203,7 +204,7 @@ def _sheet(path: Path, rows: int, spec: DatasetSpec) -> Images:
 
 def _sheet_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
     try:
-        labels = json.loads(_bytes(path))
+        labels = json.loads(_read_bytes(path))
     except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}). Get the file again.") from error
     if not _are_labels(labels, count):

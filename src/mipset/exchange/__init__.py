@@ -1,1 +1,1 @@
-"""Files for other programs, and files that others published."""
+"""Exports for other programs, and the import of condensed sets that others published."""

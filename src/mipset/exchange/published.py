@@ -62,7 +62,7 @@ class SourceDataset(Protocol):
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """Images and labels as one file holds them, or two."""
+    """Images and labels as they are in a published file. Sometimes the labels are in a second file."""
 
     files: tuple[Path, ...]  # the images are in the first
     images: Floats
@@ -289,15 +289,15 @@ def _denormalised(published: PublishedSet, kind: str, dataset: SourceDataset) ->
     """The values of the images on the scale where [0, 1] is black to white. Some values may be outside."""
     images = published.images
     low, high = float(images.min()), float(images.max())
-    found = f"{published.path} holds values from {low:.3g} to {high:.3g}"
+    stated = f"{published.path} holds values from {low:.3g} to {high:.3g}"
     if kind == "mdc":
         if low < -TOLERANCE or high > 1 + TOLERANCE:
             raise ArtifactError(
-                f"{found}, but `kind` mdc is for values in [0, 1]. Use `kind` dc for normalised values."
+                f"{stated}, but `kind` mdc is for values in [0, 1]. Use `kind` dc for normalised values."
             )
         return images
     if low >= 0 and high <= 1:
-        raise ArtifactError(f"{found}, but `kind` dc is for normalised values. Use `kind` mdc for values in [0, 1].")
+        raise ArtifactError(f"{stated}, but `kind` dc is for normalised values. Use `kind` mdc for values in [0, 1].")
     mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (dataset.mean, dataset.std))
     with np.errstate(over="ignore"):  # infinite values are clipped like other large ones
         values: Floats = images * std + mean
