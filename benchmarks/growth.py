@@ -1,10 +1,11 @@
 """How time and memory grow with the number of classes, the images per class and the resolution.
 
 Measures one inner iteration: the match of all classes and, separately, the training steps after it. Every point runs in
-a process of its own, and its peak resident memory is read when it ends. The data are random bytes. Prints a table and
-draws docs/growth.svg. The column "of linear" is the time divided by the time that linear growth would give.
+a process of its own, and its peak resident memory is read when it ends. The data are random bytes. Prints a table,
+writes docs/growth.csv and draws docs/growth.svg. The column "of linear" is the time divided by the time that linear
+growth would give.
 
-Run:   python benchmarks/growth.py [SVG]
+Run:   python benchmarks/growth.py        or, to draw docs/growth.csv again: python benchmarks/growth.py draw
 Takes: several minutes on 2 cores.
 Printed: docs/scaling.md shows the chart.
 """
@@ -26,7 +27,7 @@ from mipset.condensing.condense import condense
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import Learner
 from mipset.data import Dataset
-from mipset.display.charts import COLOURS, Axis, Panel, Series, Style, chart
+from mipset.display.charts import COLOURS, Axis, Chart, Panel, Series, Style
 from mipset.display.tables import in_columns
 from mipset.nn.engines import native
 from mipset.nn.memory import keep_freed_memory
@@ -37,7 +38,9 @@ from mipset.units import byte_count
 WIDTH, PER_CLASS, CLASSES, IPC, RESOLUTION = 32, 64, 10, 10, 32
 AXES = {"classes": (10, 20, 50, 100), "images per class": (1, 10, 50), "pixels along a side": (32, 64)}
 GROWTH = {"classes": 1, "images per class": 1, "pixels along a side": 2}  # the work grows with this power of the axis
-PICTURE = Path(__file__).parent.parent / "docs" / "growth.svg"
+POINTS = Path(__file__).parent.parent / "docs" / "growth.csv"
+CHART = POINTS.with_suffix(".svg")
+TITLES = ["classes", "images_per_class", "resolution", "match_seconds", "step_seconds", "memory_mb", "estimated_mb"]
 
 
 @dataclass(frozen=True)
@@ -137,44 +140,56 @@ def table(points: dict[Place, Point]) -> str:
     return in_columns(rows)
 
 
-# The picture: three panels beside each other, time above and memory below.
-LINEAR, ESTIMATED = Style(dashes="5 4"), Style(COLOURS[1], mark="ring", joined=False)
-
-Span = tuple[float, float]
+# The chart: a panel for each axis, time above and memory below.
+LINEAR, ESTIMATED = Style(line="--"), Style(COLOURS[1], line="", marker="o", hollow=True)
 
 
-def panel(axis: str, measured: list[float], estimated: list[float], unit: str, span: Span) -> Panel:
+def panel(axis: str, measured: list[float], estimated: list[float], unit: str, largest: float) -> Panel:
+    """Measured values, linear growth from the first of them (up to `largest`), and estimates if there are any."""
     values, power = AXES[axis], GROWTH[axis]
-    end = min(values[-1], values[0] * (span[1] / measured[0]) ** (1 / power))  # where linear growth leaves the panel
+    end = min(values[-1], values[0] * (largest / measured[0]) ** (1 / power))  # where linear growth leaves the panel
     grown = measured[0] * (end / values[0]) ** power
     series = [
         Series("measured", list(zip(values, measured, strict=True))),
         Series("linear growth", [(values[0], measured[0]), (end, grown)], style=LINEAR),
-        Series("estimated", list(zip(values, estimated, strict=False)), style=ESTIMATED),
     ]
-    return Panel(series, Axis(axis, log=True, ticks=values), Axis(unit, log=True, shows=span))
+    if estimated:
+        series.append(Series("estimated", list(zip(values, estimated, strict=True)), style=ESTIMATED))
+    return Panel(series, Axis(axis, log=True, ticks=values), Axis(unit, log=True))
 
 
-def picture(found: dict[Place, Point]) -> str:
-    points = {axis: [found[place] for place in places(axis)] for axis in AXES}
-    times = [point.match for point in found.values()]
-    sizes = [size / 1e6 for point in found.values() for size in (point.memory, point.estimate)]
-    above = [
-        panel(axis, [point.match for point in on_it], [], "seconds", (min(times), max(times)))
-        for axis, on_it in points.items()
-    ]
-    below = [
-        panel(
-            axis,
-            [point.memory / 1e6 for point in on_it],
-            [point.estimate / 1e6 for point in on_it],
-            "MB",
-            (min(sizes), max(sizes)),
-        )
-        for axis, on_it in points.items()
+def growth_chart(points: dict[Place, Point]) -> Chart:
+    """Time and peak memory along each axis."""
+    on_axes = {axis: [points[place] for place in places(axis)] for axis in AXES}
+    longest = max(point.match for point in points.values())
+    largest = max(max(point.memory, point.estimate) for point in points.values()) / 1e6
+    times = [panel(axis, [p.match for p in on_axis], [], "seconds", longest) for axis, on_axis in on_axes.items()]
+    memories = [
+        panel(axis, [p.memory / 1e6 for p in on_axis], [p.estimate / 1e6 for p in on_axis], "MB", largest)
+        for axis, on_axis in on_axes.items()
     ]
     title = "Time to match all classes once (above) and peak resident memory (below)"
-    return chart(title, [*above, *below], columns=len(AXES), size=(210, 130))
+    return Chart(title, [*times, *memories], columns=len(AXES), panel_inches=(3.2, 2.4), one_scale=True)
+
+
+def write_points(path: Path, points: dict[Place, Point]) -> None:
+    """Write a line for each place."""
+    lines = [TITLES]
+    for place, point in points.items():
+        memories = [f"{memory / 1e6:.0f}" for memory in (point.memory, point.estimate)]
+        numbers = [str(number) for number in (place.classes, place.ipc, place.resolution)]
+        lines.append([*numbers, f"{point.match:.3g}", f"{point.step:.3g}", *memories])
+    path.write_text("".join(",".join(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def read_points(path: Path) -> dict[Place, Point]:
+    """Read what `write_points` wrote."""
+    points = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        classes, ipc, resolution, match, step, memory, estimate = (float(text or "nan") for text in line.split(","))
+        place = Place(int(classes), int(ipc), int(resolution))
+        points[place] = Point(match, step, int(1e6 * memory), int(1e6 * estimate))
+    return points
 
 
 def main() -> None:
@@ -183,17 +198,18 @@ def main() -> None:
         unit = 1 if sys.platform == "darwin" else 1024
         print(match, step, unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         return
-    points: dict[Place, Point] = {}
-    for place in dict.fromkeys(place for axis in AXES for place in places(axis)):
-        points[place] = measure_in_a_process(place)
-        print(place, points[place], file=sys.stderr, flush=True)
-    print(
-        f"every-prefix, ConvNet-3 of width {WIDTH}; {CLASSES} classes, {IPC} images per class and {RESOLUTION} pixels "
-        f"unless the row says otherwise; {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    print(table(points))
-    where = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
-    where.write_text(picture(points), encoding="utf-8")
+    if sys.argv[1:] != ["draw"]:
+        points: dict[Place, Point] = {}
+        for place in dict.fromkeys(place for axis in AXES for place in places(axis)):
+            points[place] = measure_in_a_process(place)
+            print(place, points[place], file=sys.stderr, flush=True)
+        print(
+            f"every-prefix, ConvNet-3 of width {WIDTH}; {CLASSES} classes, {IPC} images per class and {RESOLUTION} "
+            f"pixels unless the row says otherwise; {torch.get_num_threads()} threads, torch {torch.__version__}"
+        )
+        print(table(points))
+        write_points(POINTS, points)
+    growth_chart(read_points(POINTS)).write(CHART)
 
 
 if __name__ == "__main__":

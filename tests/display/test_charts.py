@@ -86,7 +86,7 @@ class TestDrawing:
         assert ET.parse(tmp_path / "chart.svg").getroot().tag == f"{SVG}svg"
 
     @pytest.mark.parametrize("log", [False, True])
-    @pytest.mark.parametrize("value", [1e-300, 1e-9, 7.0, 1e15 + 1, 1e99])
+    @pytest.mark.parametrize("value", [1e-300, 1e-9, 7.0, 1e15 + 1, 1e30])
     def test_single_points_and_extreme_values_are_drawn(self, value: float, log: bool) -> None:
         panel = Panel([Series("a", [(value, value)], [value])], Axis(log=log), Axis(log=log))
         assert len(marks(Chart("t", [panel]).svg(), "panel-0-series-0")) == 1
@@ -99,7 +99,9 @@ class TestDrawing:
 
     def test_accuracy_curve_of_a_file(self) -> None:
         points = [
-            Accuracy(size=size, mean=50.0 + size, std=1.0, networks=2, network="convnet", protocol="quick")
+            Accuracy(
+                size=size, mean=50.0 + size, std=1.0, networks=2, network="convnet", protocol="quick", seed=0, data=""
+            )
             for size in (10, 1)
         ]
         (panel,) = accuracy_curve("curve", points).panels
@@ -143,7 +145,7 @@ class TestNames:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e101])
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e31])
     def test_values_without_a_place_are_refused(self, value: float) -> None:
         for series in (Series("m", [(1, value)]), Series("m", [(value, 1)]), Series("m", [(1, 1)], [value])):
             with pytest.raises(ValueError, match=f"^'m' contains {re.escape(str(value))}: values must be from"):
@@ -160,7 +162,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("panels", [[], [Panel([])], [Panel([Series("m", [])])]])
     def test_charts_without_points_are_refused(self, panels: list[Panel]) -> None:
-        with pytest.raises(ValueError, match="(needs a|has no points)"):
+        with pytest.raises(ValueError, match=r"(needs a|has no points)"):
             Chart("t", panels)
 
     def test_without_matplotlib_the_error_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ class TestRefusals:
 class TestStyles:
     """Everybody can tell series apart, on every background."""
 
-    # what people who lack one kind of cones see (Machado, Oliveira and Fernandes, 2009), from linear red, green and blue
+    # Linear red, green and blue as people see them who lack one kind of cones (Machado, Oliveira and Fernandes, 2009).
     SIGHTS = (
         ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
         ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
