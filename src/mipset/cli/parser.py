@@ -62,15 +62,18 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     from mipset.settings.recipe import Recipe
 
     group = verb.add_argument_group(
-        "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists the defaults."
+        "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists them."
     )
+    names = [f.name for f in fields(Recipe)]
     for f in fields(Recipe):
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
-        choices = f.metadata["choices"]
-        text = f.metadata["help"] + (f" ({', '.join(choices)})" if choices else "")
-        group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=text)
+        choices = [f"{name}: {text}" for name, text in f.metadata["choices"].items()]
+        help_text = ". ".join([f.metadata["help"], *choices])
+        for name in names:
+            help_text = help_text.replace(f"`{name}`", flag_of(name))
+        group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
 
 
 def given_settings(arguments: argparse.Namespace, without: tuple[str, ...] = ()) -> dict[str, Any]:
