@@ -16,6 +16,7 @@ import pytest
 import web
 from commands import SOFTMAX
 from mipset import read
+from mipset.file.header import header_bytes
 
 REPO = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
@@ -76,7 +77,7 @@ def test_a_classifier_is_trained_over_http(installed: Path, tmp_path: Path, monk
     with web.serving(whole.to_bytes()) as server:
         printed = call(installed / "python", "-W", "error", "-c", SOFTMAX, server.url, cwd=tmp_path).stdout
     assert printed.split("\n")[:2] == ["True", "[]"]
-    assert server.sent == len(whole.description.header()) + 3 * 2 * 8 * 8
+    assert server.sent == len(header_bytes(whole.description)) + 3 * 2 * 8 * 8
 
 
 def test_the_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A web server on this machine for tests: it keeps to the rules, counts what it sends, and misbehaves when asked to."""
+"""A web server for tests. It obeys the rules of HTTP, counts the bytes that it sends, and fails on demand."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Fault = Callable[["Handler"], bool]
-"""What to do about a request; whether that was all."""
+"""Handles a request in its own way. It returns whether the request is finished."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one file under every path. Each request takes one of the faults, as long as there are some."""
+    """Serves one file under every path. Each request uses up one of the faults; then `always` counts."""
 
     daemon_threads = True
 
@@ -23,7 +23,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.content = content
         self.etag: str | None = '"first"'
         self.modified: str | None = None
-        self.conditional = True  # whether it looks at If-Match and If-Unmodified-Since
+        self.conditional = True  # whether it obeys If-Match and If-Unmodified-Since
         self.faults: list[Fault] = []
         self.always: Fault | None = None
         self.sent = 0  # bytes of bodies
@@ -34,14 +34,14 @@ class Server(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/set.safetensors"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has seen enough hangs up: nothing to talk about."""
+        """A client may close the connection early: that is not reported."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Answers one request."""
 
     server: Server
-    start: int  # of the bytes that were asked for
+    start: int  # of the requested bytes
     stop: int
 
     def log_message(self, format: str, *args: object) -> None:
@@ -68,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return tag in (None, self.server.etag) and date in (None, self.server.modified)
 
     def part(self, most: int | None = None, claimed: str | None = None, length: str | None = None) -> bool:
-        """206 with what was asked for, or at most so many bytes of it, under its name or another."""
+        """206 with the requested bytes, or at most so many of them; `claimed` replaces the true Content-Range."""
         body = self.server.content[self.start : self.stop][:most]
         whole = length or str(len(self.server.content))
         named = claimed or f"bytes {self.start}-{self.start + len(body) - 1}/{whole}"
@@ -77,7 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(
         self, code: int, body: bytes = b"", headers: dict[str, str] | None = None, length: int | None = None
     ) -> bool:
-        """One answer; of a body that is said to be longer than it is, the rest never comes."""
+        """One answer. If `length` is more than the body has, the rest never arrives."""
         self.send_response(code)
         validators = {"ETag": self.server.etag, "Last-Modified": self.server.modified}
         named = {"Content-Length": str(len(body) if length is None else length), **validators, **(headers or {})}
@@ -94,12 +94,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def without_ranges(handler: Handler) -> bool:
-    """200 with the whole file, whatever was asked for."""
+    """200 with the whole file, without regard to ranges."""
     return handler.answer(200, handler.server.content)
 
 
 def in_chunks(handler: Handler) -> bool:
-    """200 with the whole file in chunks, without saying how long it is."""
+    """200 with the whole file in chunks, without its length."""
     handler.protocol_version = "HTTP/1.1"
     handler.send_response(200)
     handler.send_header("Transfer-Encoding", "chunked")
@@ -113,7 +113,7 @@ def in_chunks(handler: Handler) -> bool:
 
 
 def until_closed(handler: Handler) -> bool:
-    """200 as in the old days: the body ends where the connection does."""
+    """200 without a length: the body ends when the connection is closed."""
     handler.send_response(200)
     handler.end_headers()
     handler.send(handler.server.content)
@@ -121,7 +121,7 @@ def until_closed(handler: Handler) -> bool:
 
 
 def in_a_negative_chunk(handler: Handler) -> bool:
-    """206 with all that is left of the file, in a chunk whose length cannot be."""
+    """206 with the rest of the file, in a chunk of negative length."""
     handler.protocol_version = "HTTP/1.1"
     handler.send_response(206)
     for name, value in {
@@ -136,7 +136,7 @@ def in_a_negative_chunk(handler: Handler) -> bool:
 
 
 def redirecting_at_length(handler: Handler) -> bool:
-    """To itself, with a page of 32 MB about it."""
+    """A redirection to the same address with a body of 32 MB."""
     handler.answer(302, headers={"Location": handler.server.url}, length=1 << 25)
     for _ in range(1 << 9):
         handler.send(bytes(1 << 16))
@@ -144,7 +144,7 @@ def redirecting_at_length(handler: Handler) -> bool:
 
 
 def saying(words: bytes, pause: float = 0.0, times: int = 1) -> Fault:
-    """These words, whatever they mean, again and again."""
+    """Send these bytes `times` times, with pauses."""
 
     def fault(handler: Handler) -> bool:
         for _ in range(times):
@@ -156,13 +156,13 @@ def saying(words: bytes, pause: float = 0.0, times: int = 1) -> Fault:
 
 
 def hanging_up(handler: Handler) -> bool:
-    """No answer at all."""
+    """Close the connection without an answer."""
     handler.close_connection = True
     return True
 
 
 def closing_after(count: int) -> Fault:
-    """Promise all and hang up after so many bytes."""
+    """Announce all requested bytes, and close the connection after `count` of them."""
 
     def fault(handler: Handler) -> bool:
         content = handler.server.content
@@ -174,17 +174,17 @@ def closing_after(count: int) -> Fault:
 
 
 def closing_whole_after(count: int) -> Fault:
-    """The same by a server that does not know ranges."""
+    """The same by a server without ranges."""
     return lambda handler: handler.answer(200, handler.server.content[:count], length=len(handler.server.content))
 
 
 def at_most(count: int) -> Fault:
-    """An honest part of what was asked for."""
+    """A correct answer with only a part of the requested bytes."""
     return lambda handler: handler.part(count)
 
 
 def claiming(text: str) -> Fault:
-    """A part under another name."""
+    """The requested bytes with another Content-Range."""
     return lambda handler: handler.part(claimed=text)
 
 
@@ -194,12 +194,12 @@ def with_status(code: int, **headers: str) -> Fault:
 
 
 def silent_for(seconds: float) -> Fault:
-    """Nothing for a while, then what was asked for."""
+    """Wait, then answer correctly."""
     return then(lambda _: time.sleep(seconds))
 
 
 def stopping_for(seconds: float, after: int) -> Fault:
-    """The first bytes, then nothing for a while."""
+    """Send the first bytes, then wait."""
 
     def fault(handler: Handler) -> bool:
         closing_after(after)(handler)
@@ -210,7 +210,7 @@ def stopping_for(seconds: float, after: int) -> Fault:
 
 
 def then(change: Callable[[Server], object]) -> Fault:
-    """Do something to the server before it answers."""
+    """Change the server, then answer correctly."""
 
     def fault(handler: Handler) -> bool:
         change(handler.server)
@@ -221,7 +221,7 @@ def then(change: Callable[[Server], object]) -> Fault:
 
 @contextmanager
 def serving(content: bytes) -> Iterator[Server]:
-    """A server for a while."""
+    """A running server of this content."""
     with Server(content) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -27,7 +27,7 @@ class TestPlan:
                 plan = device.plan(source, bytes=room)
                 assert plan.size == size
                 assert plan.file_bytes == len(whole.prefix(size).to_bytes()) <= room
-        assert source.held == 0
+        assert source.ranks_in_memory == 0
 
     def test_plan_without_limits_is_the_whole_set(self, set_path: Path) -> None:
         plan = device.plan(device.open(set_path))
@@ -225,7 +225,7 @@ class TestProbe:
         source = device.open(set_path)
         assert device.probe(step, source, batch=20) == 40.0
         assert shapes == [((20, 3, 8, 7), (20,))] * 5  # more images than one per class has, and two seconds of them
-        assert source.held == 1
+        assert source.ranks_in_memory == 1
 
     def test_probe_of_one_long_step(self, set_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = [0.0]

@@ -25,13 +25,13 @@ class TestFiles:
     def test_opening_reads_only_the_header(self, set_path: Path, whole: Artifact) -> None:
         source = device.open(set_path)
         assert source.about == whole.description
-        assert (source.name, source.held) == (str(set_path), 0)
+        assert (source.name, source.ranks_in_memory) == (str(set_path), 0)
 
     @pytest.mark.parametrize("n", range(1, 7))
     def test_every_prefix_can_be_read(self, set_path: Path, whole: Artifact, n: int) -> None:
         source = device.open(str(set_path))
         check_prefix(source.prefix(n), whole, n)
-        assert source.held == n
+        assert source.ranks_in_memory == n
 
     @pytest.mark.parametrize("n", [-1, 0, 7])
     def test_size_that_the_set_does_not_have_is_refused(self, set_path: Path, n: int) -> None:
@@ -55,7 +55,7 @@ class TestFiles:
         check_prefix(source.prefix(2), whole, 2)
         with pytest.raises(ArtifactError, match="is damaged: image 3 of each class was altered"):
             source.prefix(5)
-        assert source.held == 2
+        assert source.ranks_in_memory == 2
 
     @pytest.mark.parametrize("length", [-1, 1])
     def test_file_of_a_wrong_length_is_refused(self, set_path: Path, length: int) -> None:
@@ -133,7 +133,7 @@ class TestSizes:
         check_prefix(source.prefix(3), whole, 3)
         assert server.sent == start + 5 * RANK_BYTES
         smaller = larger.shrink(1)
-        assert source.held == 1
+        assert source.ranks_in_memory == 1
         check_prefix(smaller, whole, 1)
         check_prefix(smaller.grow(2), whole, 2)
         assert server.sent == start + 6 * RANK_BYTES
@@ -173,7 +173,7 @@ class TestSizes:
             here |= missing
             check_prefix(subset, whole, n)
             assert server.sent - before == len(missing) * RANK_BYTES
-            assert source.held == len(here)
+            assert source.ranks_in_memory == len(here)
 
     def test_grow_to_a_smaller_size_and_shrink_to_a_larger_size_are_refused(self, set_path: Path) -> None:
         subset = device.open(set_path).prefix(3)
@@ -255,7 +255,7 @@ class TestSizes:
         try:
             assert reading.wait(5)
             source.prefix(1)
-            assert source.held == 1
+            assert source.ranks_in_memory == 1
         finally:
             seen.set()
             thread.join()
@@ -280,7 +280,7 @@ class TestSizes:
         source.prefix(3)
         with pytest.raises(SettingError, match=r"^`n` is "):
             source.forget(n)
-        assert source.held == 3
+        assert source.ranks_in_memory == 3
 
     def test_interrupted_read_keeps_complete_ranks(self, server: web.Server, whole: Artifact) -> None:
         def interrupt() -> None:
@@ -292,7 +292,7 @@ class TestSizes:
         server.always = web.at_most(2 * RANK_BYTES + 10)
         with pytest.raises(KeyboardInterrupt):
             source.prefix(6)
-        held = source.held
+        held = source.ranks_in_memory
         assert 0 <= held <= 2
         server.always, reporter.action = None, None
         before = server.sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_description_leaves_out_empty_fields() -> None:
 def test_description_has_no_control_characters() -> None:
     odd = "\x1b]0;owned\x07\nsize"
     text = description(
-        replace(example(), class_names=(odd, "dog"), recipe={odd: odd}, provenance={odd: odd}).with_accuracy(
+        replace(example(), class_names=(odd, "dog"), recipe={odd: odd}, provenance=cast(Any, {odd: odd})).with_accuracy(
             [replace(point(1, 50.0), protocol=odd, network=odd, data=odd)]
         )
     )

@@ -161,7 +161,7 @@ class TestDamage:
     @pytest.mark.parametrize("version", [2, 0, -1, "1", 1.0, True, None, [1]])
     def test_unknown_format_is_refused(self, tmp_path: Path, version: object) -> None:
         message = refused(tmp_path / "new", with_description(lambda d: d.update(format=version)))
-        assert f"Its format is {version!r}: this version of mipset reads format 1." in message
+        assert f"has the format {version!r}: this version of mipset reads format 1. Install another version." in message
 
     @pytest.mark.parametrize(
         "name",

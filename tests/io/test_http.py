@@ -144,7 +144,7 @@ class TestServers:
         assert caught.value.__notes__ == [
             "The images that arrived are still in memory: call again to read only the rest."
         ]
-        assert source.held == 2
+        assert source.ranks_in_memory == 2
         before = server.sent
         check_prefix(source.prefix(6), whole, 6)
         assert server.sent - before == 4 * RANK_BYTES
@@ -161,7 +161,7 @@ class TestServers:
         server.always = web.closing_whole_after(len(server.content) - 1)
         with pytest.raises(RemoteError, match="closed early, 4 times in a row"):
             source.prefix(6)
-        assert source.held == 5
+        assert source.ranks_in_memory == 5
 
     @pytest.mark.parametrize("code", [500, 502, 503, 504, 429, 408])
     def test_temporary_status_is_retried(self, server: web.Server, whole: Artifact, code: int) -> None:
@@ -465,4 +465,4 @@ class TestChanges:
         server.faults = [web.closing_after(RANK_BYTES + 5), web.then(replaced)]
         with pytest.raises(ChangedError):
             source.prefix(3)
-        assert source.held == 1
+        assert source.ranks_in_memory == 1

@@ -83,7 +83,7 @@ class Source:
         return self._place.name
 
     @property
-    def held(self) -> int:
+    def ranks_in_memory(self) -> int:
         """How many ranks are in memory."""
         return len(self._ranks)
 

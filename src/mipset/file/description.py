@@ -1,4 +1,4 @@
-"""What a file says about its images: all of its header except the pixels' place. See FORMAT.md."""
+"""The description of a set: everything in the header of its file. FORMAT.md lists the fields."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SHARED_FIELDS = ("factor", "mean", "std", "class_names", "recipe", "provenance",
 
 @dataclass(frozen=True)
 class Description:
-    """All that a file says about its images, without their pixels."""
+    """Everything that a file contains beside its pixels."""
 
     shape: tuple[int, ...]  # [N, C, ch, h, w]
     sha256: tuple[str, ...]  # of each rank

@@ -10,7 +10,7 @@ from math import isfinite, prod
 from types import UnionType
 from typing import Any
 
-from mipset.errors import ArtifactError, brief, choices
+from mipset.errors import ArtifactError, brief
 from mipset.file.description import Accuracy, Description, not_images
 
 FORMAT = 1
@@ -93,13 +93,20 @@ def parse_header(header: bytes, name: str) -> Description:
         raise ArtifactError(f"{name} holds images of type {brief(entry.get('dtype'), str)}: the type must be U8.")
     shape = _shape(entry, name)
     try:
-        return _parse(metadata[KEY], shape)
+        fields = _json(metadata[KEY])
+        version = fields["format"]
+        if type(version) is int and version == FORMAT:
+            return _parse(fields, shape)
     except ArtifactError as error:
         raise ArtifactError(f"{name} is damaged. {error} Download the file or make it again.") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ArtifactError(
             f"{name} is damaged: its description cannot be read ({brief(error)}). Download the file or make it again."
         ) from error
+    raise ArtifactError(
+        f"{name} has the format {brief(version)}: this version of mipset reads format {FORMAT}. Install another "
+        "version."
+    )
 
 
 def check_length(length: int, description: Description, start: int, name: str) -> None:
@@ -136,12 +143,7 @@ def _shape(entry: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _parse(text: str, shape: tuple[int, ...]) -> Description:
-    fields = _json(text)
-    version = fields["format"]
-    if type(version) is not int or version != FORMAT:
-        readable = choices([str(FORMAT)])
-        raise ArtifactError(f"Its format is {brief(version)}: this version of mipset reads format {readable}.")
+def _parse(fields: Mapping[str, Any], shape: tuple[int, ...]) -> Description:
     return Description(
         shape=shape,
         sha256=tuple(_checked("sha256", digest, str) for digest in _typed(fields, "sha256", list)),
