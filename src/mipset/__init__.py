@@ -25,7 +25,7 @@ What is here:
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
     MipsetError                 the base of all errors; `mipset.errors` lists them
 
-`from mipset import device` is for the device that uses a file: it plans what fits, downloads a prefix and makes batches.
+`from mipset import device` is for the device that uses a file: it plans what fits, downloads a prefix, makes batches.
 
 `import mipset` needs numpy only. Names that need torch import it when they are first used.
 """

@@ -36,7 +36,7 @@ T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)  # for a machine that does not answer; a process that ends is noticed at once
 PATIENCE_SECONDS = 3.0  # how long a process waits for the first process of its machine to print the reason
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # from torchrun when another process ends, and from Ctrl-C
-ENDED = "another process of this run has ended or does not answer"
+ENDED = "Another process of this run has ended or does not answer"
 
 
 class Team(ABC):

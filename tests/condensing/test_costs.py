@@ -11,18 +11,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import mipset
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense, update_class
 from mipset.condensing.costs import BASELINE, Cost, cost, timed, training_flops
-from mipset.condensing.packing import packed_bytes
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.nn.networks import network_builder
-from mipset.settings.architecture import NETWORKS
+from mipset.nn.networks import builder
+from mipset.settings.architecture import NETWORKS, Architecture
 from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.choices import DISTANCES
 from mipset.settings.recipe import Recipe
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CIFAR10 = ((3, 32, 32), 10, 50_000)
 SMALL = Recipe(ipc=3, width=8, depth=2, outer=5, inner=4, real_batch=6, train_images=20, train_batch=8)
 
@@ -36,31 +39,55 @@ def small(recipe: Recipe = SMALL, classes: int = 4, size: int = 16) -> Cost:
     return cost(recipe, (3, size, size), classes, 100)
 
 
-def test_convolutions_by_hand() -> None:
-    found = cost(PAPER_CIFAR10, *CIFAR10)
+def test_flops_of_convolutions_equal_a_count_by_hand() -> None:
+    counted = cost(PAPER_CIFAR10, *CIFAR10)
     # a forward pass, then the gradients of the weights and of every input but the images'
-    assert found.target_flops == 64 * (2 * FIRST + 3 * OTHERS + 2 * CLASSIFIER)  # no gradient of the classifier
-    assert found.step_flops == 64 * (2 * FIRST + 3 * OTHERS + 3 * CLASSIFIER)
+    assert counted.target_flops == 64 * (2 * FIRST + 3 * OTHERS + 2 * CLASSIFIER)  # no gradient of the classifier
+    assert counted.step_flops == 64 * (2 * FIRST + 3 * OTHERS + 3 * CLASSIFIER)
     # forward, slopes and weight gradients; then back through all of it to the images
     least = 40 * (5 * FIRST + 7 * OTHERS + 4 * CLASSIFIER)
-    assert least <= found.distances_flops <= 1.2 * least
-    assert found.parameters == 320_010
+    assert least <= counted.distances_flops <= 1.2 * least
+    assert counted.parameters == 320_010
 
 
-def test_a_run_is_the_sum_of_its_steps() -> None:
-    found = cost(PAPER_CIFAR10, *CIFAR10)
-    assert (found.matches, found.training_steps) == (2_000_000, 2000 * 99 * 32)
-    assert found.run_flops == found.matches * found.match_flops + found.training_steps * found.step_flops
-    assert found.inner_flops == 10 * found.match_flops + 32 * found.step_flops
-    assert found.outer_flops == 100 * found.inner_flops - 32 * found.step_flops
-    assert found.seconds(2.0, 1.0) == 2 * found.matches + found.training_steps
+def test_flops_of_a_run_are_the_sum_of_its_steps() -> None:
+    counted = cost(PAPER_CIFAR10, *CIFAR10)
+    assert (counted.matches, counted.training_steps) == (2_000_000, 2000 * 99 * 32)
+    assert counted.run_flops == counted.matches * counted.match_flops + counted.training_steps * counted.step_flops
+    assert counted.inner_flops == 10 * counted.match_flops + 32 * counted.step_flops
+    assert counted.outer_flops == 100 * counted.inner_flops - 32 * counted.step_flops
+    assert counted.seconds(2.0, 1.0) == 2 * counted.matches + counted.training_steps
     once = small(SMALL.replace(inner=1))
     assert once.training_steps == 0
     assert once.outer_flops == 4 * once.match_flops
     assert small().steps == 3  # 20 images in batches of 8
 
 
-def test_work_grows_with_classes_and_images() -> None:
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("policy", ["baseline-c", "every-prefix"])
+def test_real_run_has_as_many_flops_as_were_counted(toy: Dataset, recipe: Recipe, policy: str, distance: str) -> None:
+    chosen = recipe.replace(policy=policy, distance=distance, train_batch=7, train_images=20)
+    parts = assemble(chosen, toy)
+    with FlopCounterMode(display=False) as counter:
+        for _ in condense(parts):
+            pass
+    assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).run_flops
+
+
+@pytest.mark.parametrize("policy", ["mdc", "mdc-per-class"])
+def test_match_after_the_first_choice_has_as_many_flops_as_were_counted(
+    toy: Dataset, recipe: Recipe, policy: str
+) -> None:
+    chosen = recipe.replace(policy=policy, period=5)
+    parts = assemble(chosen, toy)
+    theta = parts.learner.start(1)
+    parts.policy.select(1, torch.zeros(toy.classes, chosen.ipc))
+    with FlopCounterMode(display=False) as counter:
+        update_class(parts, theta, t=2, e=1, c=0)
+    assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).match_flops
+
+
+def test_flops_grow_with_classes_and_images() -> None:
     few, many = small(classes=4), small(classes=40)
     assert many.target_flops == pytest.approx(few.target_flops, rel=0.05)  # a larger classifier
     assert many.classes * many.match_flops == pytest.approx(10 * few.classes * few.match_flops, rel=0.05)
@@ -69,7 +96,7 @@ def test_work_grows_with_classes_and_images() -> None:
     assert small(SMALL.replace(factor=1)).distances_flops * 4 == small().distances_flops
 
 
-def test_sizes_cost_memory_rather_than_work() -> None:
+def test_more_sizes_need_more_memory_and_hardly_more_flops() -> None:
     none, mdc, every = (small(SMALL.replace(policy=policy)) for policy in ("baseline-c", "mdc", "every-prefix"))
     assert none.match_flops <= mdc.match_flops <= every.match_flops <= 1.1 * none.match_flops
     assert none.working_bytes <= mdc.working_bytes <= every.working_bytes
@@ -77,7 +104,7 @@ def test_sizes_cost_memory_rather_than_work() -> None:
     assert small(SMALL.replace(policy="mdc-per-class")) == mdc
 
 
-def test_memory_grows_with_everything_it_holds() -> None:
+def test_estimated_memory_grows_with_images_width_and_classes() -> None:
     least = small()
     assert least.max_memory > BASELINE
     for larger in (
@@ -94,63 +121,63 @@ def test_memory_grows_with_everything_it_holds() -> None:
     assert small(SMALL.replace(init="noise")).starting_bytes == 0
 
 
-def test_working_memory_holds_at_least_what_a_backward_pass_needs() -> None:
+def test_working_memory_holds_what_a_backward_pass_needs() -> None:
     """Of every block its input, its convolution and its norm; but not many times over."""
-    found = cost(PAPER_CIFAR10, *CIFAR10)
+    counted = cost(PAPER_CIFAR10, *CIFAR10)
     kept = 64 * 4 * 128 * (2 * 1024 + 3 * 256 + 3 * 64)
-    assert kept < found.working_bytes < 4 * kept
+    assert kept < counted.working_bytes < 4 * kept
 
 
-def test_counting_computes_nothing() -> None:
+def test_counting_imagenet_takes_seconds_and_draws_nothing() -> None:
     """ImageNet by the paper's settings, which no test machine could hold."""
     start, before = time.monotonic(), torch.get_rng_state()
-    found = cost(Recipe(ipc=20, factor=3, depth=5), (3, 224, 224), 1000, 1_281_167, 50_000)
+    counted = cost(Recipe(ipc=20, factor=3, depth=5), (3, 224, 224), 1000, 1_281_167, 50_000)
     assert time.monotonic() - start < 30
     assert torch.equal(torch.get_rng_state(), before)
-    assert found.max_memory > 200e9
-    assert found.run_flops > 1e21
+    assert counted.max_memory > 200e9
+    assert counted.run_flops > 1e21
 
 
-def test_what_cannot_run_cannot_be_counted() -> None:
-    with pytest.raises(SettingError, match="smaller --depth"):
+def test_recipe_that_cannot_run_cannot_be_counted() -> None:
+    with pytest.raises(SettingError, match=r"2 x 2 pixels are too few\. Choose a smaller `depth`"):
         small(size=2)
-    with pytest.raises(SettingError, match="no augmentation"):
+    with pytest.raises(SettingError, match="no augmentation 'blur'"):
         small(SMALL.replace(match_augment="blur"))
 
 
 @pytest.mark.parametrize("augment", ["none", "flip_color_crop_cutout", "scale", "rotate"])
 @pytest.mark.parametrize("distance", ["squared", "l1", "row-cosine"])
-def test_every_recipe_can_be_counted(augment: str, distance: str) -> None:
+def test_every_augmentation_and_distance_can_be_counted(augment: str, distance: str) -> None:
     plain = small()
-    found = small(SMALL.replace(match_augment=augment, train_augment=augment, distance=distance, init="noise"))
-    assert found.match_flops == plain.match_flops
+    counted = small(SMALL.replace(match_augment=augment, train_augment=augment, distance=distance, init="noise"))
+    assert counted.match_flops == plain.match_flops
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_learning_from_one_image_by_hand(name: str) -> None:
+def test_flops_of_learning_from_one_image_equal_a_count_by_hand(name: str) -> None:
     """A forward pass, then the gradients of the weights and of every input but the image's."""
-    build = network_builder(name, (3, 32, 32), 10, *NETWORKS[name])
+    build = builder(Architecture.named(name), (3, 32, 32), 10)
     layers: list[int] = []
 
-    def count(layer: torch.nn.Module, _: object, output: torch.Tensor) -> None:
+    def record(layer: torch.nn.Module, _: object, output: torch.Tensor) -> None:
         assert isinstance(layer.weight, torch.Tensor)
         layers.append(2 * layer.weight.numel() * output[0, 0].numel())
 
     theta = build()
     for module in theta.modules():
         if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
-            module.register_forward_hook(count)
+            module.register_forward_hook(record)
     theta(torch.zeros(1, 3, 32, 32))
     first, *others = layers
     assert training_flops(build, (3, 32, 32)) == 2 * first + 3 * sum(others)
 
 
-def test_a_residual_network_can_be_counted() -> None:
-    found = small(SMALL.replace(network="resnet-ap", depth=10))
-    assert found.match_flops > small().match_flops
+def test_residual_network_can_be_counted() -> None:
+    counted = small(SMALL.replace(network="resnet-ap", depth=10))
+    assert counted.match_flops > small().match_flops
 
 
-def test_steps_are_timed_at_their_size_or_scaled() -> None:
+def test_large_steps_are_timed_with_fewer_images() -> None:
     shape, device = (3, 16, 16), torch.device("cpu")
     match, step = timed(SMALL, shape, 4, device)
     assert 0 < step < 10
@@ -163,13 +190,7 @@ def test_steps_are_timed_at_their_size_or_scaled() -> None:
     assert min(match, step) > 60
 
 
-def test_the_size_of_the_file(toy: Dataset, recipe: Recipe) -> None:
-    *_, last = mipset.condense(mipset.assemble(recipe, toy))
-    made = len(mipset.pack(last, recipe, toy, {"size": 12}).to_bytes())
-    assert abs(packed_bytes(recipe, toy, {"size": 12}) - made) <= 16
-
-
-def test_the_memory_of_a_run_is_estimated(tmp_path: Path) -> None:
+def test_estimated_memory_is_near_the_measured_one(tmp_path: Path) -> None:
     """Measured with the real command, in a process of its own."""
     settings = {"ipc": 8, "width": 32, "outer": 1, "inner": 3, "train_images": 128}
     flags = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
@@ -191,7 +212,7 @@ def test_the_memory_of_a_run_is_estimated(tmp_path: Path) -> None:
     assert 0.6 < estimated / measured < 1.7, f"estimated {estimated:.3g}, measured {measured:.3g}"
 
 
-def test_the_table_of_what_the_papers_settings_cost_is_up_to_date() -> None:
+def test_table_in_docs_scaling_is_up_to_date() -> None:
     spec = importlib.util.spec_from_file_location("scaling", BENCHMARKS / "scaling.py")
     assert spec is not None
     assert spec.loader is not None

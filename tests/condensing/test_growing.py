@@ -1,4 +1,4 @@
-"""Growing: what was published keeps its bytes, what is new is condensed beside it."""
+"""Growing: published images keep their bytes, and new ones are condensed beside them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from mipset.condensing.assembly import assemble, first_pixels
 from mipset.condensing.condense import condense, update_class
 from mipset.condensing.growing import grown, in_order_of, recipe_of
 from mipset.condensing.packing import pack
-from mipset.condensing.policies import EveryPrefix, Held, MostLearnableSubset
-from mipset.condensing.synthetic import to_uint8
+from mipset.condensing.policies import EveryPrefix, FrozenPrefix, MostLearnableSubset
 from mipset.data import Dataset, Split
 from mipset.errors import DataError, SettingError
 from mipset.file.artifact import Artifact
-from mipset.settings.recipe import POLICIES, Recipe
+from mipset.nn.pixels import to_uint8
+from mipset.settings.choices import POLICIES
+from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 
@@ -48,37 +49,39 @@ def without_class(data: Dataset, name: str) -> Dataset:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_more_images_leave_the_first_ranks_as_they_are(toy: Dataset, recipe: Recipe, policy: str) -> None:
+def test_growing_by_images_keeps_the_first_ranks(toy: Dataset, recipe: Recipe, policy: str) -> None:
     first = condensed(recipe.replace(ipc=2, policy=policy, outer=1), toy)
     more = recipe.replace(ipc=4, policy=policy)
-    found = larger(first, toy, more)
-    assert found.ipc == 4
-    assert np.array_equal(found.images[:2], first.images)
-    assert not np.array_equal(found.images[2:], to_uint8(first_pixels(more, toy))[2:].numpy()), "the others have moved"
+    grown_set = larger(first, toy, more)
+    assert grown_set.ipc == 4
+    assert np.array_equal(grown_set.images[:2], first.images)
+    assert not np.array_equal(grown_set.images[2:], to_uint8(first_pixels(more, toy))[2:].numpy()), (
+        "the new ranks are condensed"
+    )
     for rank in range(2):
-        assert found.rank_sha256[rank] == first.rank_sha256[rank]
+        assert grown_set.rank_sha256[rank] == first.rank_sha256[rank]
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
-def test_a_class_is_added_behind_the_others(toy: Dataset, recipe: Recipe, name: str) -> None:
+def test_new_class_comes_after_the_others(toy: Dataset, recipe: Recipe, name: str) -> None:
     before = without_class(toy, name)
     first = condensed(recipe, before)
     data = in_order_of(first, toy)
     assert data.class_names == (*before.class_names, name)
-    found = larger(first, data, recipe)
-    assert found.class_names == data.class_names
-    assert np.array_equal(found.images[:, :2], first.images)
-    assert not np.array_equal(found.images[:, 2], to_uint8(first_pixels(recipe, data))[:, 2].numpy())
+    grown_set = larger(first, data, recipe)
+    assert grown_set.class_names == data.class_names
+    assert np.array_equal(grown_set.images[:, :2], first.images)
+    assert not np.array_equal(grown_set.images[:, 2], to_uint8(first_pixels(recipe, data))[:, 2].numpy())
 
 
-def test_both_at_once(toy: Dataset, recipe: Recipe) -> None:
+def test_growing_by_images_and_classes_together(toy: Dataset, recipe: Recipe) -> None:
     first = condensed(recipe.replace(ipc=1), without_class(toy, "c"))
-    found = larger(first, toy, recipe)
-    assert found.images.shape[:2] == (3, 3)
-    assert np.array_equal(found.images[:1, :2], first.images)
+    grown_set = larger(first, toy, recipe)
+    assert grown_set.images.shape[:2] == (3, 3)
+    assert np.array_equal(grown_set.images[:1, :2], first.images)
 
 
-def test_the_order_of_classes_changes_labels_and_nothing_else(toy: Dataset) -> None:
+def test_order_of_classes_changes_labels_only(toy: Dataset) -> None:
     other = toy.with_class_order(("c", "a", "b"))
     assert np.array_equal(other.train.images, toy.train.images)
     for split, was in ((other.train, toy.train), (other.test, toy.test)):
@@ -88,7 +91,7 @@ def test_the_order_of_classes_changes_labels_and_nothing_else(toy: Dataset) -> N
         toy.with_class_order(("a", "b", "d"))
 
 
-def test_subsets_are_chosen_among_those_that_can_change(toy: Dataset, recipe: Recipe) -> None:
+def test_only_sizes_that_can_change_are_chosen(toy: Dataset, recipe: Recipe) -> None:
     first = condensed(recipe.replace(ipc=2, outer=1), toy)
     for policy in ("mdc", "mdc-per-class"):
         parts = grown(first, toy, recipe.replace(ipc=5, outer=3, policy=policy), CPU)
@@ -103,7 +106,7 @@ def test_subsets_are_chosen_among_those_that_can_change(toy: Dataset, recipe: Re
     assert not parts.policy.measures(1), "nothing is left to be chosen"
 
 
-def test_a_new_class_has_its_small_subsets_condensed_too(toy: Dataset, recipe: Recipe) -> None:
+def test_small_sizes_of_a_new_class_are_condensed(toy: Dataset, recipe: Recipe) -> None:
     first = condensed(recipe.replace(ipc=2, outer=1), without_class(toy, "c"))
     parts = grown(first, toy, recipe.replace(ipc=5, outer=1, policy="mdc-per-class"), CPU)
     *_, _ = condense(parts)
@@ -115,8 +118,8 @@ def test_a_new_class_has_its_small_subsets_condensed_too(toy: Dataset, recipe: R
     assert [parts.policy.weights(c) for c in (0, 2)] == [[0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
 
 
-def test_means_are_over_the_classes_that_move(toy: Dataset, recipe: Recipe) -> None:
-    """A class that stays as it is has no loss, and no distance that a size could be chosen by."""
+def test_loss_and_distances_are_means_over_classes_that_change(toy: Dataset, recipe: Recipe) -> None:
+    """A frozen class has no loss, and its distances are not compared."""
     first = condensed(recipe, without_class(toy, "c"))
     loss = next(iter(condense(grown(first, toy, recipe, CPU)))).loss
     parts = grown(first, toy, recipe, CPU)
@@ -127,53 +130,53 @@ def test_means_are_over_the_classes_that_move(toy: Dataset, recipe: Recipe) -> N
     assert parts.policy.state()["chosen"] == [1, 2]
 
 
-class TestHeld:
+class TestFrozenPrefix:
     @given(st.integers(2, 8), st.data())
-    def test_sizes_that_cannot_change_do_not_count(self, N: int, data: st.DataObject) -> None:
-        held = data.draw(st.integers(0, N - 1))
-        policy = Held(EveryPrefix((1.0,) * N), (held,), N)
-        assert policy.weights(0) == [0.0] * held + [1.0] * (N - held)
-        assert policy.frozen(0) == held
+    def test_sizes_that_cannot_change_have_no_weight(self, N: int, data: st.DataObject) -> None:
+        length = data.draw(st.integers(0, N - 1))
+        policy = FrozenPrefix(EveryPrefix((1.0,) * N), (length,), N)
+        assert policy.weights(0) == [0.0] * length + [1.0] * (N - length)
+        assert policy.frozen(0) == length
 
-    def test_what_the_policy_freezes_stays_frozen_too(self) -> None:
+    def test_inner_policy_can_freeze_more(self) -> None:
         chooser = MostLearnableSubset(5, period=1)
-        policy = Held(chooser, (1,), 5)
+        policy = FrozenPrefix(chooser, (1,), 5)
         for t, F in enumerate(([0, 0, 0, 0, 0], [0, 0, 9, 0, 0], [0, 0, 9, 9, 0]), start=1):
             assert policy.measures(t)
             policy.select(t, torch.tensor([F], dtype=torch.float))
         assert chooser.chosen == [1, 3, 4]
         assert policy.frozen(0) == 3
-        other = Held(MostLearnableSubset(5, period=1), (1,), 5)
+        other = FrozenPrefix(MostLearnableSubset(5, period=1), (1,), 5)
         other.restore(policy.state())
         assert other.frozen(0) == 3
         assert other.note() == policy.note()
 
 
-class TestWhatCannotBe:
-    def test_shrinking_standing_still_or_changing_what_is_there(self, toy: Dataset, recipe: Recipe) -> None:
+class TestRefusals:
+    def test_settings_that_do_not_grow_the_file_are_refused(self, toy: Dataset, recipe: Recipe) -> None:
         first = condensed(recipe, toy)
         fleet = recipe.replace(policy="every-prefix", prefix_weights="1:60,2:40")
-        for changed, sentence in (
-            (recipe.replace(ipc=2), "--ipc 2 is less than the 3 images per class"),
-            (recipe, "has size 3 of all 3 classes already"),
-            (recipe.replace(ipc=5, factor=1), "the file has --factor 2, not 1"),
-            (fleet.replace(ipc=4), "--prefix-weights 1:60,2:40 do not count size 4, so that its last image would not"),
+        for changed, message in (
+            (recipe.replace(ipc=2), r"`ipc` is 2, less than the 3 images per class of the file\. Use `mipset slice`"),
+            (recipe, r"already has 3 images of all 3 classes\. Choose a larger `ipc`"),
+            (recipe.replace(ipc=5, factor=1), "The file has `factor` 2, not 1"),
+            (fleet.replace(ipc=4), "`prefix_weights` 1:60,2:40 gives size 4 the weight 0, so its last image would not"),
         ):
-            with pytest.raises(SettingError, match=sentence):
+            with pytest.raises(SettingError, match=message):
                 grown(first, toy, changed, CPU)
         with pytest.raises(DataError, match="images of 3x12x8, but those of toy are 3x12x12: name the dataset"):
             grown(replace(first, images=first.images[..., :8]), toy, recipe.replace(ipc=5), CPU)
 
-    def test_the_normalisation_of_the_file_stays(self, toy: Dataset, recipe: Recipe) -> None:
+    def test_normalisation_of_the_file_is_kept(self, toy: Dataset, recipe: Recipe) -> None:
         first = replace(condensed(recipe, toy), mean=(0.1, 0.1, 0.1))
         assert in_order_of(first, toy).mean == (0.1, 0.1, 0.1)
 
-    def test_data_that_have_lost_a_class(self, toy: Dataset, recipe: Recipe) -> None:
-        with pytest.raises(DataError, match="The file has the class 'b', but toy does not. Name the dataset"):
+    def test_data_without_a_class_of_the_file_are_refused(self, toy: Dataset, recipe: Recipe) -> None:
+        with pytest.raises(DataError, match=r"The file has the class 'b', but toy does not\. Name the dataset"):
             in_order_of(condensed(recipe, toy), without_class(toy, "b"))
 
-    def test_a_file_that_was_not_condensed(self, toy: Dataset, recipe: Recipe) -> None:
+    def test_file_without_a_recipe_needs_one(self, toy: Dataset, recipe: Recipe) -> None:
         first = condensed(recipe, toy)
         assert recipe_of(first) == recipe
-        with pytest.raises(SettingError, match="does not say how it was condensed"):
+        with pytest.raises(SettingError, match=r"how it was condensed\. Choose its settings with `recipe`: "):
             recipe_of(replace(first, recipe={}))

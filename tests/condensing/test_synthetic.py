@@ -1,3 +1,5 @@
+"""The synthetic set: tiles, first pixels, and steps of the pixels."""
+
 from __future__ import annotations
 
 import pytest
@@ -14,9 +16,9 @@ from mipset.condensing.synthetic import (
     from_noise,
     from_real,
     join,
-    to_uint8,
 )
 from mipset.errors import SettingError
+from mipset.nn.pixels import to_unit
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -28,8 +30,7 @@ def synthetic(pixels: torch.Tensor, rate: float = 0.1, momentum: float = 0.5) ->
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(4, 15), st.integers(4, 15), st.integers(0, 99))
-def test_the_decoded_images_of_a_prefix_are_a_prefix(n: int, factor: int, h: int, w: int, seed: int) -> None:
-    """Law 2."""
+def test_decoded_images_of_a_prefix_are_a_prefix(n: int, factor: int, h: int, w: int, seed: int) -> None:
     form, stored = formation(factor), random(4, 3, h, w, seed=seed)
     whole, part = form.decode(stored), form.decode(stored[:n])
     assert whole.shape == (4 * form.images, 3, h, w)
@@ -37,7 +38,7 @@ def test_the_decoded_images_of_a_prefix_are_a_prefix(n: int, factor: int, h: int
 
 
 @pytest.mark.parametrize(("factor", "size"), [(1, 5), (2, 12), (3, 11), (4, 10)])
-def test_what_a_tile_shows_is_what_decoding_gives(factor: int, size: int) -> None:
+def test_shown_equals_encoding_and_decoding(factor: int, size: int) -> None:
     images = random(2, 1, size, size + 1)
     form = formation(factor)
     decoded = form.decode(form.encode(images.repeat_interleave(form.images, dim=0)))
@@ -46,7 +47,7 @@ def test_what_a_tile_shows_is_what_decoding_gives(factor: int, size: int) -> Non
 
 
 @pytest.mark.parametrize(("factor", "size"), [(2, 12), (3, 12), (3, 11), (4, 10)])
-def test_decoding_what_was_encoded_gives_coarser_images_in_the_same_order(factor: int, size: int) -> None:
+def test_decoding_encoded_images_keeps_their_order(factor: int, size: int) -> None:
     levels = torch.arange(2 * factor**2).float() / 20  # flat images survive shrinking
     images = levels[:, None, None, None].expand(-1, 3, size, size)
     form = MultiFormation(factor)
@@ -67,7 +68,7 @@ def test_tiles_are_shrunk_by_nearest_neighbour() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
-def test_what_was_cut_is_joined_again(n: int, factor: int, h: int, w: int) -> None:
+def test_join_is_the_inverse_of_cut(n: int, factor: int, h: int, w: int) -> None:
     images = random(n, 2, factor * h, factor * w)
     tiles = cut(images, factor)
     assert tiles.shape == (n * factor**2, 2, h, w)
@@ -75,25 +76,25 @@ def test_what_was_cut_is_joined_again(n: int, factor: int, h: int, w: int) -> No
     assert torch.equal(join(tiles, factor), images)
 
 
-def test_plain_changes_nothing() -> None:
+def test_plain_formation_changes_nothing() -> None:
     stored = random(3, 3, 5, 5)
     assert Plain().decode(stored) is stored
     assert formation(1) == Plain()
     assert formation(3) == MultiFormation(3)
-    with pytest.raises(SettingError, match="factor of 2 or more, not 1"):
+    with pytest.raises(SettingError, match="`factor` is 1: multi-formation needs 2 or more"):
         MultiFormation(1)
 
 
-def test_mix_starts_from_the_first_real_images_and_smaller_sets_from_a_prefix() -> None:
+def test_mix_takes_the_first_real_images_of_each_class() -> None:
     real = [(random(20, 3, 8, 8, seed=c) * 255).to(torch.uint8) for c in range(2)]
     form = MultiFormation(2)
     whole = from_real(real, 4, form)
     assert whole.shape == (4, 2, 3, 8, 8)
     assert torch.equal(whole[:2], from_real(real, 2, form))
-    torch.testing.assert_close(whole[:, 1], form.encode(real[1][:16].float() / 255))
+    torch.testing.assert_close(whole[:, 1], form.encode(to_unit(real[1][:16])))
 
 
-def test_noise_is_addressed_by_rank_and_class() -> None:
+def test_noise_depends_on_seed_rank_and_class_only() -> None:
     whole = from_noise((4, 3, 1, 6, 6), seed=5)
     assert torch.equal(whole[:2, :2], from_noise((2, 2, 1, 6, 6), seed=5))
     assert not torch.equal(whole, from_noise((4, 3, 1, 6, 6), seed=6))
@@ -102,7 +103,7 @@ def test_noise_is_addressed_by_rank_and_class() -> None:
 
 
 @given(st.integers(1, 5), st.floats(0.1, 0.95), st.integers(1, 6))
-def test_coasting_equals_one_optimiser_stepped_after_every_class(classes: int, momentum: float, rounds: int) -> None:
+def test_momentum_between_visits_equals_one_optimiser_of_all(classes: int, momentum: float, rounds: int) -> None:
     """The release steps one SGD over all classes after each of them."""
     start = random(2, classes, 1, 2, 2).double()
     S = synthetic(start.clone(), momentum=momentum)
@@ -123,8 +124,7 @@ def test_coasting_equals_one_optimiser_stepped_after_every_class(classes: int, m
 
 
 @given(st.integers(0, 3), st.integers(0, 50))
-def test_frozen_ranks_stay_bit_identical_even_with_momentum_left(frozen: int, seed: int) -> None:
-    """Law 3."""
+def test_frozen_ranks_stay_bit_identical_despite_momentum(frozen: int, seed: int) -> None:
     S = synthetic(random(3, 2, 1, 2, 2))
     S.step(0, random(3, 1, 2, 2, seed=seed), frozen=0)
     before = S.pixels.clone()
@@ -135,12 +135,6 @@ def test_frozen_ranks_stay_bit_identical_even_with_momentum_left(frozen: int, se
     assert frozen == 3 or not torch.equal(S.pixels[frozen:, 0], before[frozen:, 0])
     assert torch.equal(S.pixels[:, 1], before[:, 1])
     assert not S.velocity[:frozen].any()
-
-
-def test_what_is_shipped_is_rounded_to_the_nearest_level() -> None:
-    levels = torch.tensor([-0.2, 0.0, 0.4 / 255, 0.6 / 255, 254.6 / 255, 1.0, 7.0])
-    assert to_uint8(levels).tolist() == [0, 0, 0, 1, 255, 255, 255]
-    assert to_uint8(levels).dtype == torch.uint8
 
 
 def test_training_images_are_normalised() -> None:

@@ -1,27 +1,25 @@
-"""Algorithm 1 at toy size: the laws, every assembly, and going on after an interruption."""
+"""Algorithm 1 at toy size: every assembly, the laws of docs/architecture.md, and a transcription of the paper."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from mipset.condensing import checkpoint
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import Parts, Step, condense
 from mipset.condensing.learners import Learner
-from mipset.condensing.packing import pack
 from mipset.condensing.policies import MostLearnableSubset, PerClass
-from mipset.condensing.synthetic import to_uint8
 from mipset.data import Dataset
-from mipset.errors import ArtifactError, DivergedError, SettingError
+from mipset.errors import DivergedError, SettingError
 from mipset.nn.networks import ConvNet, Network, fresh
+from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, generator
-from mipset.settings.recipe import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES, Recipe
+from mipset.settings.choices import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES
+from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 
@@ -38,7 +36,7 @@ def pixels(recipe: Recipe, data: Dataset) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("distance", "factor", "policy"), list(itertools.product(DISTANCES, (1, 2, 3), POLICIES)), ids=str
 )
-def test_every_objective_formation_and_policy(
+def test_every_distance_factor_and_policy_runs(
     toy: Dataset, recipe: Recipe, distance: str, factor: int, policy: str
 ) -> None:
     chosen = recipe.replace(distance=distance, factor=factor, policy=policy, ipc=2)
@@ -53,14 +51,12 @@ def test_every_objective_formation_and_policy(
 
 
 @pytest.mark.parametrize(("freeze", "init"), list(itertools.product(FREEZE_RULES, INITIALISATIONS)), ids=str)
-def test_every_freeze_rule_and_initialisation(toy: Dataset, recipe: Recipe, freeze: str, init: str) -> None:
+def test_every_freeze_rule_and_initialisation_runs(toy: Dataset, recipe: Recipe, freeze: str, init: str) -> None:
     assert bool(pixels(recipe.replace(freeze=freeze, init=init), toy).isfinite().all())
 
 
-def test_basic_condensation_is_bit_identical_to_the_method_with_its_subset_loss_off(
-    toy: Dataset, recipe: Recipe
-) -> None:
-    """Law 4."""
+def test_baseline_c_is_bit_identical_to_every_policy_without_subset_loss(toy: Dataset, recipe: Recipe) -> None:
+    """A baseline is the same loop with another argument."""
     basic = pixels(recipe.replace(policy="baseline-c"), toy)
     off = recipe.replace(subset_weight=0.0, freeze="never")
     for policy in ("mdc", "mdc-per-class"):
@@ -71,12 +67,12 @@ def test_basic_condensation_is_bit_identical_to_the_method_with_its_subset_loss_
     assert not torch.equal(pixels(recipe.replace(policy="mdc"), toy), basic)
 
 
-def test_nothing_but_the_base_loss_counts_in_the_first_outer_iteration(toy: Dataset, recipe: Recipe) -> None:
+def test_first_outer_iteration_of_mdc_equals_baseline_c(toy: Dataset, recipe: Recipe) -> None:
     once = recipe.replace(outer=1)
     assert torch.equal(pixels(once.replace(policy="mdc"), toy), pixels(once.replace(policy="baseline-c"), toy))
 
 
-def test_the_same_seed_gives_the_same_pixels_and_another_seed_others(toy: Dataset, recipe: Recipe) -> None:
+def test_pixels_depend_on_the_seed_of_the_recipe_only(toy: Dataset, recipe: Recipe) -> None:
     torch.manual_seed(1)
     first = pixels(recipe, toy).clone()
     torch.manual_seed(2)
@@ -84,8 +80,8 @@ def test_the_same_seed_gives_the_same_pixels_and_another_seed_others(toy: Datase
     assert not torch.equal(pixels(recipe.replace(seed=1), toy), first)
 
 
-def test_the_loss_falls(toy: Dataset, recipe: Recipe) -> None:
-    """Of every policy, where the same network is asked about the same images again and again."""
+def test_loss_decreases_at_a_fixed_network(toy: Dataset, recipe: Recipe) -> None:
+    """The network and the real images are the same in every iteration."""
 
     class Same(Learner):
         def start(self, t: int) -> Network:
@@ -104,10 +100,10 @@ def test_the_loss_falls(toy: Dataset, recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("policy", "freeze"), [("mdc", "ratchet"), ("mdc", "predecessor"), ("mdc-per-class", "ratchet")]
 )
-def test_a_frozen_prefix_is_bit_identical_from_one_outer_iteration_to_the_next(
+def test_frozen_prefix_is_bit_identical_while_it_is_frozen(
     toy: Dataset, recipe: Recipe, policy: str, freeze: str
 ) -> None:
-    """Law 3, in a run in which something is frozen."""
+    """Not even momentum moves it."""
     longer = recipe.replace(outer=12, ipc=4, policy=policy, freeze=freeze, pixel_lr=0.5, seed=3)
     before, frozen, seen = None, [0, 0, 0], set()
     for step in condense(assemble(longer, toy)):
@@ -125,10 +121,10 @@ def test_a_frozen_prefix_is_bit_identical_from_one_outer_iteration_to_the_next(
 
 
 def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[int]]]:
-    """Algorithm 1 as the paper and the release tell it, without momentum: one pass and one graph for every subset.
+    """Algorithm 1 as in the paper and the release, without momentum: one pass and one graph for every subset.
 
-    The learner, the real batches and the draws are those of `parts`; the rest is written out. Gives S and the sizes
-    that were chosen for each class.
+    The learner, the real batches and the draws are those of `parts`; everything else is written out. Gives S and the
+    chosen sizes of each class.
     """
     S, (N, C, k) = parts.S.pixels.clone(), (parts.S.N, parts.S.C, parts.S.formation.images)
     chosen: list[list[int]] = [[] for _ in range(C)]
@@ -174,49 +170,21 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
 
 @pytest.mark.parametrize("policy", ["mdc", "mdc-per-class"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_algorithm_1_by_the_book(toy: Dataset, recipe: Recipe, policy: str, seed: int) -> None:
+def test_algorithm_1_equals_a_plain_transcription(toy: Dataset, recipe: Recipe, policy: str, seed: int) -> None:
     chosen = recipe.replace(ipc=4, outer=6, policy=policy, pixel_momentum=0.0, pixel_lr=0.1, seed=seed)
     *_, step = condense(assemble(chosen, toy))
     S, sizes = by_the_book(assemble(chosen, toy, CPU), per_class=policy == "mdc-per-class")
-    found = step.parts.policy
-    policies = found.policies if isinstance(found, PerClass) else (found,) * 3
+    final = step.parts.policy
+    policies = final.policies if isinstance(final, PerClass) else (final,) * 3
     assert [p.chosen for p in policies if isinstance(p, MostLearnableSubset)] == sizes
     assert len({tuple(each) for each in sizes}) > 1 or policy == "mdc"
     assert max(max(each) for each in sizes) > 1, "no subset but the first was ever chosen: the test shows little"
     torch.testing.assert_close(step.parts.S.pixels, S, rtol=0, atol=2e-6)
 
 
-def test_every_outer_iteration_has_a_network_of_its_own(toy: Dataset, recipe: Recipe) -> None:
-    learner = assemble(recipe, toy, CPU).learner
-    first, second = (next(learner.start(t).parameters()) for t in (1, 2))
-    assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("done", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    ("policy", "freeze"),
-    [("mdc", "ratchet"), ("mdc", "predecessor"), ("mdc-per-class", "ratchet"), ("every-prefix", "ratchet")],
-)
-def test_a_run_that_was_interrupted_equals_one_that_was_not(
-    toy: Dataset, recipe: Recipe, tmp_path: Path, policy: str, freeze: str, done: int
-) -> None:
-    """Law 6, through a file."""
-    longer = recipe.replace(outer=5, policy=policy, freeze=freeze, ipc=4, pixel_lr=0.5)
-    file = tmp_path / "run.checkpoint"
-    for step in condense(assemble(longer, toy)):
-        if step.t == done and step.outer_done:
-            checkpoint.save(file, step, longer, toy.sha256, seconds=1.5)
-    whole, parts = step.parts, assemble(longer, toy, CPU)
-    assert checkpoint.resume(file, parts, longer, toy.sha256) == (done, 1.5)
-    *_, resumed = condense(parts, done)
-    assert torch.equal(resumed.parts.S.pixels, whole.S.pixels)
-    assert torch.equal(resumed.parts.S.velocity, whole.S.velocity)
-    assert resumed.parts.policy.state() == whole.policy.state()
-
-
 @pytest.mark.parametrize("policy", ["baseline-c", "every-prefix"])
-def test_classes_can_be_shared_out(toy: Dataset, recipe: Recipe, policy: str) -> None:
-    """Law 6: what happens to a class does not depend on who updates the others."""
+def test_pixels_of_a_class_do_not_depend_on_the_other_classes(toy: Dataset, recipe: Recipe, policy: str) -> None:
+    """So several processes can share the classes."""
     chosen = recipe.replace(policy=policy)
     whole = pixels(chosen, toy)
     for classes in ([0, 2], [1]):
@@ -224,50 +192,22 @@ def test_classes_can_be_shared_out(toy: Dataset, recipe: Recipe, policy: str) ->
         assert torch.equal(step.parts.S.pixels[:, classes], whole[:, classes])
 
 
-def test_a_checkpoint_of_something_else_is_refused(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
-    file = tmp_path / "run.checkpoint"
-    parts = assemble(recipe, toy, CPU)
-    with pytest.raises(ArtifactError, match="there is no checkpoint"):
-        checkpoint.resume(file, parts, recipe, toy.sha256)
-    checkpoint.save(file, last(recipe, toy), recipe, toy.sha256)
-    with pytest.raises(SettingError, match="--seed 0, not 1"):
-        checkpoint.resume(file, parts, recipe.replace(seed=1), toy.sha256)
-    with pytest.raises(SettingError, match="other data"):
-        checkpoint.resume(file, parts, recipe, "0" * 64)
-    for content in (b"", b"nonsense", file.read_bytes()[:200]):
-        file.write_bytes(content)
-        with pytest.raises(ArtifactError, match="cannot be read"):
-            checkpoint.resume(file, parts, recipe, toy.sha256)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
-    with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration .*--pixel-lr"):
+def test_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
+    with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration \d\. Try a smaller `pixel_lr` or"):
         last(recipe.replace(network_lr=1e30, policy="baseline-c", inner=6), toy)
 
 
-def test_a_run_can_start_from_given_images(toy: Dataset, recipe: Recipe) -> None:
+def test_run_starts_from_given_images(toy: Dataset, recipe: Recipe) -> None:
     first = last(recipe, toy).parts.S.pixels.clone()
     still = recipe.replace(pixel_lr=0.0)
     *_, step = condense(assemble(still, toy, start=first))
     assert torch.equal(step.parts.S.pixels, first)
     *_, step = condense(assemble(still, toy, start=to_uint8(first)))
-    torch.testing.assert_close(step.parts.S.pixels, to_uint8(first).float() / 255)
+    torch.testing.assert_close(step.parts.S.pixels, to_unit(to_uint8(first)))
     *_, step = condense(assemble(recipe, toy, start=first.double()))
     assert not torch.equal(step.parts.S.pixels, first)
-    with pytest.raises(SettingError, match=r"are \[2, 3, 3, 12, 12\], but \[3, 3, 3, 12, 12\] are condensed"):
+    with pytest.raises(SettingError, match=r"the shape \[2, 3, 3, 12, 12\], but the condensed set has \[3, 3, 3, "):
         next(condense(assemble(recipe, toy, start=first[:2])))
     for bad in (first + 1, first - 1, first * float("nan"), first.long()):
-        with pytest.raises(SettingError, match="floats from 0 to 1"):
+        with pytest.raises(SettingError, match="they must be uint8, or floats from 0 to 1"):
             next(condense(assemble(recipe, toy, start=bad)))
-
-
-def test_what_is_packed_is_what_was_condensed(toy: Dataset, recipe: Recipe) -> None:
-    step = last(recipe, toy)
-    artifact = pack(step, recipe, toy, {"size": None, "split_seed": 4})
-    assert artifact.images.dtype == "uint8"
-    difference = torch.from_numpy(artifact.images).float() / 255 - step.parts.S.pixels
-    assert float(difference.abs().max()) <= 0.5 / 255 + 1e-6
-    assert artifact.class_names == toy.class_names
-    assert artifact.recipe["policy"] == recipe.policy
-    assert artifact.provenance["dataset"] == "toy"
-    assert artifact.provenance["split_seed"] == 4

@@ -1,3 +1,5 @@
+"""Gradient matching in one pass against one plain loss per prefix."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,8 +19,8 @@ def network(dtype: torch.dtype = torch.float64) -> ConvNet:
     return ConvNet(3, 4, (8, 8), 4, 2).to(dtype)
 
 
-def images(count: int, seed: int, dtype: torch.dtype = torch.float64, size: int = 8) -> Tensor:
-    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+def images(count: int, seed: int, dtype: torch.dtype = torch.float64, side: int = 8) -> Tensor:
+    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def plain_loss(theta: Network, real: Tensor, synthetic: Tensor, distance: Distance, classifier: bool) -> Tensor:
@@ -40,31 +42,31 @@ def plain_loss(theta: Network, real: Tensor, synthetic: Tensor, distance: Distan
 def test_one_pass_equals_a_separate_loss_for_every_prefix(
     distance: Distance, classifier: bool, ends: list[int]
 ) -> None:
-    check_every_prefix(network(), GradientMatching(distance, classifier), ends, size=8)
+    check_every_prefix(network(), GradientMatching(distance, classifier), ends, side=8)
 
 
 @pytest.mark.parametrize("depth", [10, 18])
 @pytest.mark.parametrize("distance", DISTANCES, ids=repr)
-def test_a_residual_network_is_matched_in_one_pass_too(distance: Distance, depth: int) -> None:
+def test_one_pass_equals_separate_losses_for_a_residual_network(distance: Distance, depth: int) -> None:
     theta = fresh(lambda: ResNetAP(3, 4, (16, 16), 2, depth), 0, torch.device("cpu")).double()
-    check_every_prefix(theta, GradientMatching(distance), [2, 5, 12], size=16)
+    check_every_prefix(theta, GradientMatching(distance), [2, 5, 12], side=16)
 
 
-def check_every_prefix(theta: Network, objective: GradientMatching, ends: list[int], size: int) -> None:
+def check_every_prefix(theta: Network, objective: GradientMatching, ends: list[int], side: int) -> None:
     distance, classifier = objective.distance, objective.classifier
-    real = images(7, 1, size=size)
-    one, many = (images(12, 2, size=size).requires_grad_() for _ in range(2))
-    found = objective.distances(theta, one, 2, objective.target(theta, real, 2), ends).distances
-    expected = torch.stack([plain_loss(theta, real, many[:end], distance, classifier) for end in ends])
-    torch.testing.assert_close(found, expected)
+    real = images(7, 1, side=side)
+    ours, book = (images(12, 2, side=side).requires_grad_() for _ in range(2))
+    distances = objective.distances(theta, ours, 2, objective.target(theta, real, 2), ends).distances
+    expected = torch.stack([plain_loss(theta, real, book[:end], distance, classifier) for end in ends])
+    torch.testing.assert_close(distances, expected)
     weights = torch.linspace(0.5, 2, len(ends), dtype=torch.float64)
-    (g_one,) = torch.autograd.grad(found @ weights, one)
-    (g_many,) = torch.autograd.grad(expected @ weights, many)
-    torch.testing.assert_close(g_one, g_many)
+    (gradient,) = torch.autograd.grad(distances @ weights, ours)
+    (expected_gradient,) = torch.autograd.grad(expected @ weights, book)
+    torch.testing.assert_close(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize("distance", DISTANCES, ids=repr)
-def test_pixel_gradients_against_finite_differences(distance: Distance) -> None:
+def test_pixel_gradients_equal_finite_differences(distance: Distance) -> None:
     theta, real = network(), images(5, 1)
     objective = GradientMatching(distance)
     target = objective.target(theta, real, 1)
@@ -83,7 +85,7 @@ def test_equal_images_have_distance_zero(distance: Distance) -> None:
     assert match.distances.item() == pytest.approx(0, abs=1e-3 if isinstance(distance, RowCosine) else 1e-9)
 
 
-def test_the_classifier_counts_only_when_asked() -> None:
+def test_classifier_is_compared_only_if_asked_for() -> None:
     theta, real, synthetic = network(), images(6, 1), images(4, 2)
     conv, all_layers = GradientMatching(), GradientMatching(classifier=True)
     assert len(conv.target(theta, real, 0).gradients) == 2
@@ -99,21 +101,21 @@ def test_row_cosine_ignores_the_scale_of_a_gradient() -> None:
     torch.testing.assert_close(RowCosine(0)(g, 5 * t), RowCosine(0)(g, t))
 
 
-def test_a_network_that_mixes_images_is_refused() -> None:
+def test_network_with_batch_norm_is_refused() -> None:
     theta = network()
     theta.layers["norm"] = torch.nn.ModuleList([torch.nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4)])
-    with pytest.raises(SettingError, match="without batch norm"):
+    with pytest.raises(SettingError, match="needs a `network` without batch norm"):
         GradientMatching().target(theta, images(6, 1), 0)
 
 
-def test_no_hook_is_left_on_the_network() -> None:
+def test_hooks_are_removed_from_the_network() -> None:
     theta, real = network(), images(6, 1)
     objective = GradientMatching()
     objective.distances(theta, images(4, 2), 0, objective.target(theta, real, 0), [2, 4])
     assert all(not module._forward_hooks for module in theta.modules())
 
 
-def test_features_come_with_the_match() -> None:
+def test_match_gives_features_without_gradient() -> None:
     theta, real, synthetic = network(), images(6, 1), images(4, 2)
     objective = GradientMatching()
     target = objective.target(theta, real, 0)

@@ -1,3 +1,5 @@
+"""Augmentation: every operation, and how they are composed."""
+
 from __future__ import annotations
 
 import math
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from mipset.nn.augment import DSA, IDC, Affine, Augmentation, Color, Crop, Cutout, Draw, Flip, Operation, cutmix
 
-SIZE = (16, 16)
+RESOLUTION = (16, 16)
 OPERATIONS = tuple(Operation)
 
 
@@ -19,8 +21,8 @@ def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def images(count: int = 5, seed: int = 1, size: tuple[int, int] = SIZE) -> Tensor:
-    return torch.randn(count, 3, *size, generator=rng(seed), dtype=torch.float64)
+def images(count: int = 5, seed: int = 1, resolution: tuple[int, int] = RESOLUTION) -> Tensor:
+    return torch.randn(count, 3, *resolution, generator=rng(seed), dtype=torch.float64)
 
 
 def whole(*values: float) -> Tensor:
@@ -29,8 +31,8 @@ def whole(*values: float) -> Tensor:
 
 @pytest.mark.parametrize("kind", [IDC, DSA])
 @given(st.integers(0, 500), st.lists(st.sampled_from(OPERATIONS), min_size=1, unique=True))
-def test_a_shared_draw_is_the_same_for_any_batch(kind: type[Augmentation], seed: int, names: list[Operation]) -> None:
-    draw = kind(tuple(names)).draw(rng(seed), SIZE)
+def test_shared_draw_is_the_same_for_any_batch(kind: type[Augmentation], seed: int, names: list[Operation]) -> None:
+    draw = kind(tuple(names)).draw(rng(seed), RESOLUTION)
     x = images()
     torch.testing.assert_close(draw(x)[:2], draw(x[:2]))
     torch.testing.assert_close(draw(x), draw(x))
@@ -38,27 +40,27 @@ def test_a_shared_draw_is_the_same_for_any_batch(kind: type[Augmentation], seed:
 
 
 @given(st.integers(0, 500))
-def test_a_draw_for_each_image_equals_shared_draws_with_its_parameters(seed: int) -> None:
+def test_draw_per_image_equals_shared_draws_with_its_parameters(seed: int) -> None:
     """Both ways of applying every operation agree."""
     x = images(4)
     g = rng(seed)
-    color, crop, cutout = Color.draw(g, 4), Crop.draw(g, 4, SIZE), Cutout.draw(g, 4, SIZE)
+    color, crop, cutout = Color.draw(g, 4), Crop.draw(g, 4, RESOLUTION), Cutout.draw(g, 4, RESOLUTION)
     flip, scale, rotate = Flip.draw(g, 4), Affine.draw_scale(g, 4, False), Affine.draw_rotate(g, 4, True)
     for i in range(4):
-        one = slice(i, i + 1)
+        row = slice(i, i + 1)
         alone = [
-            Color(color.brightness[one], color.saturation[one], color.contrast[one]),
-            Crop(crop.down[one], crop.right[one]),
-            Cutout(cutout.row[one], cutout.column[one]),
-            Flip(flip.mirrored[one]),
-            Affine(scale.matrix[one], False),
-            Affine(rotate.matrix[one], True),
+            Color(color.brightness[row], color.saturation[row], color.contrast[row]),
+            Crop(crop.down[row], crop.right[row]),
+            Cutout(cutout.row[row], cutout.column[row]),
+            Flip(flip.mirrored[row]),
+            Affine(scale.matrix[row], False),
+            Affine(rotate.matrix[row], True),
         ]
         for each, shared in zip((color, crop, cutout, flip, scale, rotate), alone, strict=True):
-            torch.testing.assert_close(each(x)[one], shared(x[one]))
+            torch.testing.assert_close(each(x)[row], shared(x[row]))
 
 
-def test_color_by_the_formulas() -> None:
+def test_color_equals_its_formulas() -> None:
     x = images(2)
     brighter = x + 0.3
     grey = brighter.mean(1, keepdim=True)
@@ -83,23 +85,23 @@ def test_crop_shifts_by_whole_pixels_and_fills_with_zero() -> None:
 
 @given(st.integers(0, 200))
 def test_crop_and_cutout_draw_within_their_bounds(seed: int) -> None:
-    size = (16, 24)
-    crop, cutout = Crop.draw(rng(seed), 50, size), Cutout.draw(rng(seed), 50, size)
+    resolution = (16, 24)
+    crop, cutout = Crop.draw(rng(seed), 50, resolution), Cutout.draw(rng(seed), 50, resolution)
     assert int(crop.down.abs().max()) <= 2
     assert int(crop.right.abs().max()) <= 3
-    holes = (cutout(torch.ones(50, 1, *size)) == 0).sum(dim=(1, 2, 3))
+    holes = (cutout(torch.ones(50, 1, *resolution)) == 0).sum(dim=(1, 2, 3))
     assert int(holes.max()) <= 8 * 12
     assert int(holes.min()) >= 4 * 6  # a quarter is left when the centre is in a corner
 
 
 def test_cutout_is_a_square_of_half_the_side() -> None:
-    hole = Cutout(torch.tensor([8]), torch.tensor([8]))(torch.ones(1, 1, *SIZE)) == 0
+    hole = Cutout(torch.tensor([8]), torch.tensor([8]))(torch.ones(1, 1, *RESOLUTION)) == 0
     assert hole[0, 0].nonzero().min(0).values.tolist() == [4, 4]
     assert hole[0, 0].nonzero().max(0).values.tolist() == [11, 11]
     assert int(hole.sum()) == 64
 
 
-def test_flip_and_affine() -> None:
+def test_flip_mirrors_and_affine_draws_stay_within_limits() -> None:
     x = images(2)
     assert torch.equal(Flip(torch.tensor([True, False]))(x), torch.stack([x[0].flip(2), x[1]]))
     assert torch.equal(Flip(torch.tensor([True]))(x), x.flip(3))
@@ -114,7 +116,7 @@ def test_flip_and_affine() -> None:
     assert 10 < float(angles.abs().max()) * 180 / math.pi <= 15
 
 
-def test_a_quarter_turn_turns() -> None:
+def test_affine_rotates_by_a_quarter_turn() -> None:
     x = images(1)
     turn = torch.tensor([[[0.0, -1, 0], [1, 0, 0]]])
     torch.testing.assert_close(Affine(turn, False)(x), x.rot90(1, (2, 3)))
@@ -124,31 +126,35 @@ def kinds(draw: Draw) -> list[type]:
     return [type(transform) for transform in draw.transforms]
 
 
-def test_idc_composition() -> None:
+def test_idc_composes_flip_color_one_geometric_and_cutout() -> None:
     everything = IDC(OPERATIONS)
     middles = set()
     for seed in range(40):
-        first, second, middle, last = everything.draw(rng(seed), SIZE).transforms
+        first, second, middle, last = everything.draw(rng(seed), RESOLUTION).transforms
         assert [type(first), type(second), type(last)] == [Flip, Color, Cutout]
         middles.add(type(middle))
     assert middles == {Crop, Affine}
-    assert kinds(IDC((Operation.CUTOUT, Operation.CROP, Operation.COLOR)).draw(rng(), SIZE)) == [Color, Crop, Cutout]
-    assert kinds(IDC(()).draw(rng(), SIZE)) == []
+    assert kinds(IDC((Operation.CUTOUT, Operation.CROP, Operation.COLOR)).draw(rng(), RESOLUTION)) == [
+        Color,
+        Crop,
+        Cutout,
+    ]
+    assert kinds(IDC(()).draw(rng(), RESOLUTION)) == []
 
 
-def test_dsa_composition() -> None:
-    chosen = [kinds(DSA(OPERATIONS).draw(rng(seed), SIZE)) for seed in range(80)]
+def test_dsa_draws_exactly_one_operation() -> None:
+    chosen = [kinds(DSA(OPERATIONS).draw(rng(seed), RESOLUTION)) for seed in range(80)]
     assert all(len(kind) == 1 for kind in chosen)
     assert {kind[0] for kind in chosen} == {Color, Crop, Cutout, Flip, Affine}
 
 
-def test_gradients_flow_to_pixels() -> None:
-    x = images(2, size=(8, 8)).requires_grad_()
+def test_augmentation_is_differentiable() -> None:
+    x = images(2, resolution=(8, 8)).requires_grad_()
     draw = IDC((Operation.COLOR, Operation.SCALE, Operation.CUTOUT, Operation.FLIP)).draw(rng(3), (8, 8))
     assert torch.autograd.gradcheck(draw, x, fast_mode=True)
 
 
-def test_shares_of_a_side_round_half_up() -> None:
+def test_half_pixels_are_rounded_up() -> None:
     assert int(Crop.draw(rng(), 500, (20, 36)).down.max()) == 3  # 2.5 pixels
     assert int(Crop.draw(rng(), 500, (20, 36)).right.max()) == 5  # 4.5 pixels
     hole = Cutout(torch.tensor([4]), torch.tensor([4]))(torch.ones(1, 1, 9, 9)) == 0
@@ -156,7 +162,7 @@ def test_shares_of_a_side_round_half_up() -> None:
 
 
 @given(st.integers(0, 300))
-def test_cutmix_pastes_one_box_and_weighs_labels_by_its_area(seed: int) -> None:
+def test_cutmix_weights_labels_by_area(seed: int) -> None:
     x, labels = torch.arange(6.0)[:, None, None, None].expand(6, 1, 8, 8), torch.arange(6)
     mixed = cutmix(x, labels, rng(seed), probability=1.0)
     pasted = (mixed.images != x).float().mean(dim=(1, 2, 3))
@@ -170,7 +176,7 @@ def test_cutmix_pastes_one_box_and_weighs_labels_by_its_area(seed: int) -> None:
     torch.testing.assert_close(mixed.loss(scores), both)
 
 
-def test_cutmix_happens_as_often_as_asked() -> None:
+def test_cutmix_has_the_given_probability() -> None:
     x, labels = images(4), torch.arange(4)
     assert all(cutmix(x, labels, rng(seed), 0.0).share == 1 for seed in range(50))
     mixed = sum(cutmix(x, labels, rng(seed), 0.5).share < 1 for seed in range(400))

@@ -1,9 +1,9 @@
-"""Several processes for one run: real ones, over the loopback, at toy size.
+"""Several processes for one run: real processes, over the loopback, at toy size.
 
-Two processes give bit for bit what one gives that adds up the gradients of both halves of every training batch. One
-that takes a batch as a whole rounds differently: by 2e-7 of a pixel's range as a rule, after ten outer iterations too.
-Where an activation stands at the kink of ReLU, rounding decides to which side it falls, and some pixels move by more.
-The tests allow for one grey level (`LEVEL`), and for a hundredth of it in the mean; selections have to be the same.
+Two processes give the same bits as one process that adds up the gradients of both halves of every training batch. One
+process that computes a batch as a whole rounds differently: by 2e-7 of a pixel's range in most cases, after ten outer
+iterations too. If an activation is at the kink of ReLU, rounding decides its sign, and some pixels differ by more. The
+tests allow one grey level (`LEVEL`), and a hundredth of it in the mean. Selections must be the same.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ SMALL = [
     *("--real-batch", "8", "--train-images", "30", "--train-batch", "15", "--pixel-lr", "0.05", "--threads", "1"),
 ]
 
-# Keeps a checkpoint after every outer iteration and a copy of each; DIES names a process that is killed in the fourth,
-# FAILS one that runs out of memory there.
+# Writes a checkpoint after every outer iteration and keeps a copy of each. In the fourth, the process DIES is killed,
+# or the process FAILS runs out of memory.
 DRIVER = """
 import faulthandler, os, shutil, signal, sys
 faulthandler.dump_traceback_later(60)  # where it hangs, if it does
 from mipset import cli
 from mipset.condensing import checkpoint, learners
-rank = os.environ.get("RANK")
+process = os.environ.get("RANK")
 checkpoint.SECONDS = -1
 save, start = checkpoint.save, learners.TrainedOnReal.start
 def save_and_keep(path, step, *rest):
     save(path, step, *rest)
     shutil.copy(path, f"{path}-{step.t}")
 def start_or_end(self, t):
-    if t == 4 and rank == os.environ.get("DIES"):
+    if t == 4 and process == os.environ.get("DIES"):
         os.kill(os.getpid(), signal.SIGKILL)
-    if t == 4 and rank == os.environ.get("FAILS"):
+    if t == 4 and process == os.environ.get("FAILS"):
         raise MemoryError
     return start(self, t)
 checkpoint.save, learners.TrainedOnReal.start = save_and_keep, start_or_end
@@ -70,15 +70,15 @@ cli.main(sys.argv[1:])
 
 @dataclass(frozen=True)
 class Ended:
-    """What a process left."""
+    """Exit code and output of a process."""
 
     code: int
     out: str
     err: str
 
     @property
-    def said(self) -> list[str]:
-        """Our sentences: torchrun has its own words."""
+    def messages(self) -> list[str]:
+        """The messages of mipset, without those of torchrun."""
         return [line for line in self.err.splitlines() if line.startswith("mipset: ")]
 
 
@@ -87,7 +87,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a command in a session of its own; what is left of it is ended after the test."""
+    """Start a command in a new session; it is ended after the test at the latest."""
     started: list[subprocess.Popen[str]] = []
 
     def start_one(command: Sequence[object], cwd: Path = tmp_path, **environment: str) -> subprocess.Popen[str]:
@@ -118,29 +118,29 @@ def end(process: subprocess.Popen[str]) -> Ended:
 
 @pytest.fixture
 def torchrun(start: Start) -> Callable[..., Ended]:
-    """The real thing."""
+    """Run a command with torchrun."""
 
     def run(processes: int, *arguments: object, **environment: str) -> Ended:
-        # as a user's shell would: warnings of torchrun are not ours
+        # torchrun itself may warn
         return end(start([*TORCHRUN, processes, *arguments], **environment, PYTHONWARNINGS="default"))
 
     return run
 
 
 @pytest.fixture
-def ranks(start: Start) -> Callable[..., list[Ended]]:
-    """The processes that torchrun would start, without it: what each of them says can be told apart."""
+def run_team(start: Start) -> Callable[..., list[Ended]]:
+    """Start the processes of a team without torchrun, so that the output of each is known."""
 
     def run(commands: Sequence[Sequence[object]], folders: Sequence[Path] = (), **environment: str) -> list[Ended]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        size = str(len(commands))
-        team = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "GROUP_RANK": "0"}
+        count = str(len(commands))
+        team = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "GROUP_RANK": "0"}
         team |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
         started = [
-            start([sys.executable, *command], *folders[rank : rank + 1], RANK=str(rank), LOCAL_RANK=str(rank), **team)
-            for rank, command in enumerate(commands)
+            start([sys.executable, *command], *folders[i : i + 1], RANK=str(i), LOCAL_RANK=str(i), **team)
+            for i, command in enumerate(commands)
         ]
         return [end(process) for process in started]
 
@@ -156,7 +156,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pets(toy: Dataset, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three classes, which two processes cannot share evenly."""
+    """Three classes: two processes cannot share them evenly."""
     path = tmp_path_factory.mktemp("data") / "pets.npz"
     arrays: dict[str, Any] = {"train_images": toy.train.images, "train_labels": toy.train.labels}
     np.savez(path, **arrays, test_images=toy.test.images, test_labels=toy.test.labels)
@@ -164,7 +164,7 @@ def pets(toy: Dataset, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Parted(Alone):
-    """One process that adds up what `parts` would find for their shares of a batch."""
+    """One process that adds up the gradients of `parts` shares of a batch."""
 
     parts = 2
 
@@ -172,23 +172,23 @@ class Parted(Alone):
         learning, total = list(parameters), torch.zeros(())
         edges = [count * k // self.parts for k in range(self.parts + 1)]
         for first, last in itertools.pairwise(edges):
-            found = torch.autograd.grad(loss(slice(first, last)) * ((last - first) / count), learning)
-            total = total + torch.cat([gradient.flatten() for gradient in found])
+            gradients = torch.autograd.grad(loss(slice(first, last)) * ((last - first) / count), learning)
+            total = total + torch.cat([gradient.flatten() for gradient in gradients])
         torch.nn.utils.vector_to_parameters(total, (grads := [torch.zeros_like(p) for p in learning]))
         for parameter, gradient in zip(learning, grads, strict=True):
             parameter.grad = gradient
 
 
 def content(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = torch.load(path, weights_only=True)
-    return found
+    loaded: dict[str, Any] = torch.load(path, weights_only=True)
+    return loaded
 
 
-def alone(found: dict[str, Any], data: Dataset, team: Team = ALONE) -> dict[str, Any]:
-    """What one process has where several have `found`."""
-    parts = assemble(Recipe(**found["recipe"]), data, torch.device("cpu"), team=team)
+def alone(saved: dict[str, Any], data: Dataset, team: Team = ALONE) -> dict[str, Any]:
+    """The state of one process after as many outer iterations as in the checkpoint of several."""
+    parts = assemble(Recipe(**saved["recipe"]), data, torch.device("cpu"), team=team)
     for step in condense(parts):
-        if step.outer_done and step.t == found["done"]:
+        if step.outer_done and step.t == saved["done"]:
             break
     return {"pixels": parts.S.pixels, "velocity": parts.S.velocity, "policy": parts.policy.state()}
 
@@ -197,21 +197,21 @@ def selections(policy: dict[str, Any]) -> list[list[int]]:
     return [state["chosen"] for state in policy.get("classes", [policy])]
 
 
-def assert_close(found: Tensor, expected: Tensor) -> None:
-    difference = (found - expected).abs()
+def assert_close(pixels: Tensor, expected: Tensor) -> None:
+    difference = (pixels - expected).abs()
     assert float(difference.max()) < LEVEL
     assert float(difference.mean()) < LEVEL / 100
 
 
-def assert_images_close(found: Path, expected: Path) -> None:
-    ours, theirs = (mipset.read(path).images.astype(int) for path in (found, expected))
+def assert_images_close(file: Path, expected: Path) -> None:
+    ours, theirs = (mipset.read(path).images.astype(int) for path in (file, expected))
     assert np.abs(ours - theirs).max() <= 1
     assert (ours != theirs).mean() < 0.01
 
 
-# A process of a team of three that checks what a team promises.
-PROMISES = """
-import argparse, torch
+# A process of a team of three that checks the functions of a team.
+TEAM_CHECKS = """
+import argparse, os, torch
 from pathlib import Path
 from mipset.nn.augment import IDC, Operation
 from mipset.cli import machine
@@ -235,9 +235,9 @@ def trained(batch, *team):
 with joined() as team:
     assert team.processes == 3 and team.leads == (team.process == 0)
     for batch in (9, 7, 2, 1):  # even and uneven shares, and empty ones
-        found, expected = trained(batch, team), trained(batch)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-        assert team.first(lambda: found[0].numpy().tobytes()) == found[0].numpy().tobytes()  # the same in all
+        shared, expected = trained(batch, team), trained(batch)
+        torch.testing.assert_close(shared, expected, rtol=1e-4, atol=1e-6)
+        assert team.first(lambda: shared[0].numpy().tobytes()) == shared[0].numpy().tobytes()  # the same in all
     whole = torch.full((2, 5), float(team.process))
     team.complete(whole, team.share(range(5)), dim=1)
     assert whole.tolist() == [[0, 1, 1, 2, 2]] * 2
@@ -247,29 +247,29 @@ with joined() as team:
     for content in (b"", b"x", bytes(range(256)) * 5000):
         assert team.first(lambda: content if team.process == 0 else 1 / 0) == content
     team.agree({"--seed": "0"})
-    machine.chosen_device(argparse.Namespace(team=team, device="auto", threads=None))
-    assert torch.get_num_threads() == max(1, machine._cores() // 3)
+    machine.device_of(argparse.Namespace(team=team, device="auto", threads=None))
+    assert torch.get_num_threads() == max(1, len(os.sched_getaffinity(0)) // 3)
     optimiser = rule.optimiser(fresh(lambda: ConvNet(3, 4, (8, 8), 6, 2), 1, CPU))  # brings in the last of torch
 left = [Path(task, "comm").read_text() for task in Path("/proc/self/task").glob("*")]
 assert not any("gloo" in name for name in left), left  # a thread that is left may end the process in its own way
-print("kept")
+print("passed")
 """
 
 
-def test_what_a_team_promises(ranks: Callable[..., list[Ended]]) -> None:
-    """Gradients and steps of the whole batch, whatever the shares; merged tensors; one reader."""
-    for process in ranks([["-c", PROMISES]] * 3):
-        assert (process.code, process.out) == (0, "kept\n"), process.err
+def test_functions_of_a_team_of_three(run_team: Callable[..., list[Ended]]) -> None:
+    """Gradients and steps are those of the whole batch; tensors are merged; one process reads a file for all."""
+    for process in run_team([["-c", TEAM_CHECKS]] * 3):
+        assert (process.code, process.out) == (0, "passed\n"), process.err
 
 
-def test_shares_are_all_of_it_once_and_alike() -> None:
-    for count, size in [(10, 3), (3, 2), (2, 3), (0, 2), (5, 5)]:
-        parts = [list(Alone(rank, size).share(range(count))) for rank in range(size)]
+def test_shares_are_complete_and_of_equal_length() -> None:
+    for count, processes in [(10, 3), (3, 2), (2, 3), (0, 2), (5, 5)]:
+        parts = [list(Alone(process, processes).share(range(count))) for process in range(processes)]
         assert [item for part in parts for item in part] == list(range(count))
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_alone_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_needs_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
     for names in ([], ["WORLD_SIZE"], ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]):
         with monkeypatch.context() as patch:
             for name in names:
@@ -279,25 +279,36 @@ def test_alone_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ALONE.process, ALONE.processes, ALONE.threads(8), ALONE.device("cuda:1")) == (0, 1, None, "cuda:1")
 
 
-def test_more_processes_than_classes(toy: Dataset, recipe: Recipe) -> None:
-    with pytest.raises(SettingError, match="4 processes cannot share 3 classes: start 3 or fewer"):
+def test_more_processes_than_classes_are_refused(toy: Dataset, recipe: Recipe) -> None:
+    with pytest.raises(SettingError, match=r"4 processes cannot share 3 classes\. Start 3 or fewer"):
         assemble(recipe, toy, torch.device("cpu"), team=Alone(0, 4))
 
 
-def test_only_condense_waits_for_others(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def exit_code(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_only_condense_waits_for_other_processes(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert cli._main(["recipes"]) == 0
+    assert exit_code("recipes") == 0
     assert "cifar10-cpu" in capfd.readouterr().out
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
-    assert cli._main(["evaluate", "x"]) == 2
-    assert "shares out `mipset condense` only: start `mipset evaluate` without it" in capfd.readouterr().err
+    assert exit_code("evaluate", "x") == 2
+    assert (
+        "torchrun works with `mipset condense` only. Start `mipset evaluate` without torchrun."
+        in capfd.readouterr().err
+    )
 
 
 @pytest.fixture
 def here(pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """One process, which is this one."""
+    """Condense in this process."""
 
     def run(name: str, *arguments: object) -> Path:
         monkeypatch.chdir(tmp_path)
@@ -310,47 +321,48 @@ def here(pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 
 class TestTheSameRun:
-    def test_one_process_of_torchrun(
+    def test_one_process_of_torchrun_writes_the_same_bytes(
         self, torchrun: Callable[..., Ended], here: Callable[..., Path], pets: str, tmp_path: Path
     ) -> None:
-        """Byte for byte."""
         ended = torchrun(1, "-m", "mipset", "condense", pets, "--out", "one", *SMALL)
         assert ended.code == 0, ended.err
         assert ended.out.startswith("one: 4 images for each of 3 classes, ")
         assert (tmp_path / "one").read_bytes() == here("none").read_bytes()
 
-    def test_two_processes(self, torchrun: Callable[..., Ended], driver: Path, pets: str, tmp_path: Path) -> None:
+    def test_two_processes_condense_the_same_set(
+        self, torchrun: Callable[..., Ended], driver: Path, pets: str, tmp_path: Path
+    ) -> None:
         ended = torchrun(2, driver, "condense", pets, "--out", "two", *SMALL)
         assert ended.code == 0, ended.err
         assert ended.out.count("two: 4 images for each of 3 classes, ") == 1
-        assert ended.said == []
+        assert ended.messages == []
         assert not (tmp_path / "two.checkpoint").exists()
-        data, found = mipset.load(pets), content(tmp_path / "two.checkpoint-4")
-        parted, whole = alone(found, data, Parted()), alone(found, data)
-        assert torch.equal(found["pixels"], parted["pixels"])
-        assert torch.equal(found["velocity"], parted["velocity"])
-        assert found["policy"] == parted["policy"]
-        assert_close(found["pixels"], whole["pixels"])
-        assert selections(found["policy"]) == selections(whole["policy"])
+        data, saved = mipset.load(pets), content(tmp_path / "two.checkpoint-4")
+        parted, whole = alone(saved, data, Parted()), alone(saved, data)
+        assert torch.equal(saved["pixels"], parted["pixels"])
+        assert torch.equal(saved["velocity"], parted["velocity"])
+        assert saved["policy"] == parted["policy"]
+        assert_close(saved["pixels"], whole["pixels"])
+        assert selections(saved["policy"]) == selections(whole["policy"])
         assert len(set(selections(whole["policy"])[0])) > 1, "only one size was ever selected: the test shows little"
 
-    def test_three_processes_of_ten_classes(
-        self, ranks: Callable[..., list[Ended]], driver: Path, tmp_path: Path
+    def test_three_processes_condense_the_same_set(
+        self, run_team: Callable[..., list[Ended]], driver: Path, tmp_path: Path
     ) -> None:
         flags = [*SMALL, "--policy", "mdc-per-class", "--outer", 4]
-        first, *others = ranks([[driver, "condense", "fashion-mini", "--out", "three", *flags]] * 3)
+        first, *others = run_team([[driver, "condense", "fashion-mini", "--out", "three", *flags]] * 3)
         assert first.code == 0, first.err
         assert first.out.startswith("three: 4 images for each of 10 classes, ")
-        assert [(process.code, process.out, process.said) for process in others] == [(0, "", [])] * 2
-        found = content(tmp_path / "three.checkpoint-3")
-        whole = alone(found, mipset.load("fashion-mini"))
-        assert_close(found["pixels"], whole["pixels"])
-        assert selections(found["policy"]) == selections(whole["policy"])
+        assert [(process.code, process.out, process.messages) for process in others] == [(0, "", [])] * 2
+        saved = content(tmp_path / "three.checkpoint-3")
+        whole = alone(saved, mipset.load("fashion-mini"))
+        assert_close(saved["pixels"], whole["pixels"])
+        assert selections(saved["policy"]) == selections(whole["policy"])
 
 
 class TestEnds:
     @pytest.mark.parametrize("dies", ["0", "1"])
-    def test_a_process_is_killed_and_one_goes_on(
+    def test_run_with_a_killed_process_can_be_resumed_by_one(
         self,
         torchrun: Callable[..., Ended],
         here: Callable[..., Path],
@@ -359,27 +371,27 @@ class TestEnds:
         tmp_path: Path,
         dies: str,
     ) -> None:
-        """Also the one that prints and writes: then the other speaks."""
+        """If the leading process is killed, the other one prints the message."""
         ended = torchrun(2, driver, "condense", pets, "--out", "x", *SMALL, DIES=dies)
         assert ended.code != 0
-        assert ended.said == [f"mipset: {ENDED}; add --resume to go on after outer iteration 3."]
+        assert ended.messages == [f"mipset: {ENDED}; add --resume to continue after outer iteration 3."]
         assert not (tmp_path / "x").exists()
         assert_images_close(here("x", "--resume"), here("whole"))
         assert not (tmp_path / "x.checkpoint").exists()
 
-    def test_one_process_stops_and_two_go_on(
+    def test_interrupted_run_can_be_resumed_by_two_processes(
         self,
-        ranks: Callable[..., list[Ended]],
+        run_team: Callable[..., list[Ended]],
         here: Callable[..., Path],
         pets: str,
         monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:
-        """The second does not see the folder of the first, as on another machine."""
+        """The second process does not have the folder of the first, as on another machine."""
         save = checkpoint.save
 
-        def save_and_interrupt(*given: Any) -> None:
-            save(*given)
+        def save_and_interrupt(*arguments: Any) -> None:
+            save(*arguments)
             os.kill(os.getpid(), signal.SIGINT)
 
         with monkeypatch.context() as patch:
@@ -389,35 +401,39 @@ class TestEnds:
                 cli.main(["condense", pets, "--out", str(tmp_path / "x"), *SMALL])
         (tmp_path / "elsewhere").mkdir()
         command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--resume"]
-        ended = ranks([command] * 2, [tmp_path, tmp_path / "elsewhere"])
+        ended = run_team([command] * 2, [tmp_path, tmp_path / "elsewhere"])
         assert [process.code for process in ended] == [0, 0], ended
         assert_images_close(tmp_path / "x", here("whole"))
         assert not list((tmp_path / "elsewhere").iterdir())
 
-    def test_one_process_fails(self, ranks: Callable[..., list[Ended]], driver: Path, pets: str) -> None:
-        """The first says what happened to the second."""
-        ended = ranks([[driver, "condense", pets, "--out", "x", *SMALL]] * 2, FAILS="1")
+    def test_error_of_one_process_ends_all(self, run_team: Callable[..., list[Ended]], driver: Path, pets: str) -> None:
+        """The first process prints what happened to the second."""
+        ended = run_team([[driver, "condense", pets, "--out", "x", *SMALL]] * 2, FAILS="1")
         assert [process.code for process in ended] == [2, 2]
         assert [process.out for process in ended] == ["", ""]
-        (said,) = ended[0].said + ended[1].said
-        assert said.startswith("mipset: there is not enough memory for this: ")
+        (message,) = ended[0].messages + ended[1].messages
+        assert message.startswith("mipset: There is not enough memory. ")
 
 
 class TestBadInput:
-    """One sentence, exit code 2 in each process, and nothing written."""
+    """One message, exit code 2 in each process, and nothing is written."""
 
-    def test_of_torchrun(self, torchrun: Callable[..., Ended], pets: str, tmp_path: Path) -> None:
+    def test_bad_setting_under_torchrun_is_one_message(
+        self, torchrun: Callable[..., Ended], pets: str, tmp_path: Path
+    ) -> None:
         ended = torchrun(2, "-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--ipc", "-1")
         assert ended.code != 0
-        assert ended.said == ["mipset: --ipc cannot be -1: it must be at least 1 and at most 1e+30."]
+        assert ended.messages == ["mipset: --ipc is -1: it must be at least 1 and at most 1e+30."]
         assert "exitcode  : 2" in ended.err
         assert not list(tmp_path.iterdir())
 
-    def test_of_one_process(self, ranks: Callable[..., list[Ended]], pets: str, tmp_path: Path) -> None:
+    def test_different_settings_of_two_processes_are_refused(
+        self, run_team: Callable[..., list[Ended]], pets: str, tmp_path: Path
+    ) -> None:
         command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--seed"]
-        ended = ranks([[*command, 4], [*command, 5]])
+        ended = run_team([[*command, 4], [*command, 5]])
         assert [process.code for process in ended] == [2, 2]
         assert [process.out for process in ended] == ["", ""]
-        (said,) = ended[0].said + ended[1].said
-        assert "process 1 has --seed 5, but process 0 has 4: start every process of a run with the same" in said
+        (message,) = ended[0].messages + ended[1].messages
+        assert "Process 1 has --seed 5, but process 0 has 4. Start all processes of a run with the same" in message
         assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from mipset.condensing.policies import MostLearnableSubset, Ratchet, feature_dis
 from mipset.condensing.synthetic import MultiFormation
 from mipset.nn.networks import ConvNet
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 MATCHING: list[tuple[str, Distance]] = [
     ("matching_rgb", Squared()),
     ("matching_rgb_f1", Squared()),
@@ -37,13 +37,13 @@ def network(file: NpzFile) -> ConvNet:
     return theta
 
 
-def relative(found: torch.Tensor, expected: np.ndarray[Any, Any]) -> float:
-    wanted = torch.tensor(expected)
-    return float((found - wanted).norm() / wanted.norm())
+def relative(ours: torch.Tensor, expected: np.ndarray[Any, Any]) -> float:
+    theirs = torch.tensor(expected)
+    return float((ours - theirs).norm() / theirs.norm())
 
 
 @pytest.mark.parametrize("name", [name for name, _ in MATCHING])
-def test_the_network_is_the_authors_network(name: str) -> None:
+def test_network_equals_the_release(name: str) -> None:
     file = golden(name)
     theta, real = network(file), torch.tensor(file["img_real"])
     assert relative(theta(real).detach(), file["logits_real"]) < 1e-6
@@ -51,7 +51,7 @@ def test_the_network_is_the_authors_network(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "distance"), MATCHING)
-def test_base_and_subset_losses_and_their_pixel_gradients(name: str, distance: Distance) -> None:
+def test_losses_and_pixel_gradients_equal_the_release(name: str, distance: Distance) -> None:
     file = golden(name)
     theta, label, per_image = network(file), int(file["label"]), int(file["factor"]) ** 2
     N = int(file["images_per_class"])
@@ -70,19 +70,19 @@ def test_base_and_subset_losses_and_their_pixel_gradients(name: str, distance: D
 
 
 @pytest.mark.parametrize(("name", "distance"), MATCHING)
-def test_feature_distances_of_every_prefix(name: str, distance: Distance) -> None:
+def test_feature_distances_equal_the_release(name: str, distance: Distance) -> None:
     file = golden(name)
     theta, label, N = network(file), int(file["label"]), int(file["images_per_class"])
     objective = GradientMatching(distance)
     target = objective.target(theta, torch.tensor(file["img_real"]), label)
     pixels = torch.tensor(file["img_syn"])
     match = objective.distances(theta, pixels, label, target, [len(pixels)])
-    found = feature_distances(match.features, target.features, N, distance)[: N - 1]
-    assert found.numpy() == pytest.approx(file["feature_distances"], rel=1e-4)
+    distances = feature_distances(match.features, target.features, N, distance)[: N - 1]
+    assert distances.numpy() == pytest.approx(file["feature_distances"], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mls_trace", "mls_trace_long"])
-def test_selection_and_freezing_follow_the_released_trace(name: str) -> None:
+def test_selection_and_freezing_equal_the_released_trace(name: str) -> None:
     file = golden(name)
     period, N = int(file["period"]), int(file["images_per_class"])
     measured = {int(row[0]): row[1:] for row in file["distances"]}
@@ -100,7 +100,7 @@ def test_selection_and_freezing_follow_the_released_trace(name: str) -> None:
 
 
 @pytest.mark.parametrize(("factor", "size"), [(2, 32), (3, 32), (3, 24), (2, 28)])
-def test_decoding(factor: int, size: int) -> None:
+def test_decoded_images_equal_the_release(factor: int, size: int) -> None:
     file = golden("decode")
     decoded = MultiFormation(factor).decode(torch.tensor(file[f"pixels_f{factor}_s{size}"]))
     assert decoded.numpy() == pytest.approx(file[f"decoded_f{factor}_s{size}"], abs=1e-6)

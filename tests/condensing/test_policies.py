@@ -1,3 +1,5 @@
+"""Policies and freeze rules against the equations of the paper."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,19 +28,19 @@ sizes = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 10**6))
-def test_feature_distances_equal_one_mean_for_each_prefix(N: int, per_image: int, seed: int) -> None:
+def test_feature_distances_equal_one_mean_per_prefix(N: int, per_image: int, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
     f_S, f_B = torch.randn(N * per_image, 5, generator=g), torch.randn(7, 5, generator=g)
     expected = [(f_S[: n * per_image].mean(0) - f_B.mean(0)).square().sum() for n in range(1, N + 1)]
-    found = feature_distances(f_S, f_B, N, lambda rows, row: (rows - row).square().sum(dim=(1, 2)))
-    torch.testing.assert_close(found, torch.stack(expected))
+    distances = feature_distances(f_S, f_B, N, lambda rows, row: (rows - row).square().sum(dim=(1, 2)))
+    torch.testing.assert_close(distances, torch.stack(expected))
 
 
-def test_reduction_rate_is_the_change_either_way_per_iteration() -> None:
+def test_reduction_rate_is_the_absolute_change_per_iteration() -> None:
     assert reduction_rate([3.0, 5.0], [5.0, 1.0], 4) == [0.5, 1.0]
 
 
-def test_the_papers_example_of_the_first_choice() -> None:
+def test_first_choice_in_the_papers_example_is_size_1() -> None:
     """Table "Feature distance of subsets": the smallest subset changes most."""
     first = [3012, 1678, 1249, 1013, 896, 807, 738, 701, 675]
     later = [2596, 1294, 891, 661, 514, 429, 373, 332, 298]
@@ -70,16 +72,16 @@ def test_the_smallest_of_equals_is_chosen() -> None:
     ],
     ids=repr,
 )
-def test_freeze_rules(rule: FreezeRule, chosen: list[int], frozen: list[int]) -> None:
-    found, before = [], 0
+def test_freeze_rule_gives_the_frozen_length(rule: FreezeRule, chosen: list[int], frozen: list[int]) -> None:
+    lengths, before = [], 0
     for k in range(1, len(chosen) + 1):
         before = rule.frozen(chosen[:k], before)
-        found.append(before)
-    assert found == frozen
+        lengths.append(before)
+    assert lengths == frozen
 
 
 @given(sizes, st.sampled_from([Predecessor(), Ratchet(), NeverFreeze()]))
-def test_what_is_frozen_is_always_smaller_than_the_active_subset(chosen: list[int], rule: FreezeRule) -> None:
+def test_frozen_prefix_is_smaller_than_the_active_subset(chosen: list[int], rule: FreezeRule) -> None:
     before = 0
     for k in range(1, len(chosen) + 1):
         before = rule.frozen(chosen[:k], before)
@@ -91,7 +93,7 @@ def choose(policy: Policy, t: int, changes: list[float], level: float = 100.0) -
     policy.select(t, torch.tensor([[level - change for change in changes]]))
 
 
-def test_mdc_from_nothing_to_the_first_subset_to_the_most_learnable() -> None:
+def test_mdc_chooses_size_1_first_and_then_the_most_learnable() -> None:
     policy = MostLearnableSubset(4, period=5, freeze=Predecessor(), subset_weight=0.5)
     assert list(policy.weights(0)) == [0, 0, 0, 1]
     assert [t for t in range(1, 16) if policy.measures(t)] == [1, 5, 10, 15]
@@ -103,13 +105,13 @@ def test_mdc_from_nothing_to_the_first_subset_to_the_most_learnable() -> None:
     assert policy.frozen(0) == 1
 
 
-def test_mdc_of_one_image_is_basic_condensation() -> None:
+def test_mdc_of_one_image_per_class_is_baseline_c() -> None:
     policy = MostLearnableSubset(1)
     assert not any(policy.measures(t) for t in range(1, 300))
     assert list(policy.weights(0)) == list(BaselineC(1).weights(0)) == [1]
 
 
-def test_rounding_can_change_the_choice() -> None:
+def test_rounded_distances_can_change_the_choice() -> None:
     fine, coarse = (MostLearnableSubset(3, decimals=decimals) for decimals in (None, 2))
     for policy in (fine, coarse):
         policy.select(1, torch.tensor([[1.0, 1.0, 0.0]]))
@@ -118,7 +120,7 @@ def test_rounding_can_change_the_choice() -> None:
     assert coarse.n_star == 1
 
 
-def test_distances_are_averaged_over_classes() -> None:
+def test_mdc_averages_distances_over_classes() -> None:
     policy = MostLearnableSubset(3)
     policy.select(1, torch.tensor([[10.0, 10.0, 0], [10.0, 10.0, 0]]))
     policy.select(100, torch.tensor([[5.0, 10.0, 0], [10.0, 4.0, 0]]))
@@ -126,7 +128,7 @@ def test_distances_are_averaged_over_classes() -> None:
 
 
 @given(st.lists(st.lists(st.floats(0, 100), min_size=8, max_size=8), min_size=1, max_size=6))
-def test_per_class_is_a_policy_of_its_own_for_every_class(measured: list[list[float]]) -> None:
+def test_per_class_equals_one_policy_for_each_class(measured: list[list[float]]) -> None:
     together = PerClass((MostLearnableSubset(4, 1), MostLearnableSubset(4, 1)))
     alone = [MostLearnableSubset(4, 1), MostLearnableSubset(4, 1)]
     for t, row in enumerate(measured, start=1):
@@ -139,7 +141,7 @@ def test_per_class_is_a_policy_of_its_own_for_every_class(measured: list[list[fl
 
 
 @given(st.lists(st.lists(st.floats(0, 100), min_size=8, max_size=8), min_size=2, max_size=6), st.booleans())
-def test_a_restored_policy_goes_on_as_if_nothing_had_happened(measured: list[list[float]], per_class: bool) -> None:
+def test_restored_policy_chooses_as_the_original(measured: list[list[float]], per_class: bool) -> None:
     def new() -> Policy:
         return (
             PerClass((MostLearnableSubset(4, 1),) * 1 + (MostLearnableSubset(4, 1),))
@@ -158,7 +160,7 @@ def test_a_restored_policy_goes_on_as_if_nothing_had_happened(measured: list[lis
     assert [list(policy.weights(c)) for c in (0, 1)] == [list(other.weights(c)) for c in (0, 1)]
 
 
-def test_a_note_says_what_was_decided() -> None:
+def test_note_tells_the_subset_and_the_frozen_length() -> None:
     policy = MostLearnableSubset(4, 1)
     choose(policy, 1, [0, 0, 0, 0])
     choose(policy, 2, [1, 2, 9, 0])
@@ -167,7 +169,7 @@ def test_a_note_says_what_was_decided() -> None:
     assert BaselineC(4).note() == ""
 
 
-def test_every_prefix_weighs_as_given_and_refuses_nonsense() -> None:
+def test_every_prefix_refuses_bad_weights() -> None:
     assert list(EveryPrefix((0.5, 0, 2)).weights(7)) == [0.5, 0, 2]
     for bad in [(1.0, -1.0), (float("nan"), 1.0), (float("inf"), 1.0), (0.0, 0.0)]:
         with pytest.raises(SettingError, match="weights"):
@@ -176,7 +178,7 @@ def test_every_prefix_weighs_as_given_and_refuses_nonsense() -> None:
 
 class TestBalancedSteps:
     @given(st.integers(1, 12), st.data())
-    def test_every_image_is_moved_as_by_the_base_loss(self, N: int, data: st.DataObject) -> None:
+    def test_every_image_moves_as_far_as_in_baseline_c(self, N: int, data: st.DataObject) -> None:
         """With one gradient g for the mean of any images, S_[n] pulls each of its images by g / n."""
         w = data.draw(st.lists(st.floats(0, 5), min_size=N, max_size=N).filter(lambda w: w[-1] > 0.01))
         pulls = [sum(w[n - 1] / n for n in range(i, N + 1)) for i in range(1, N + 1)]
@@ -184,13 +186,13 @@ class TestBalancedSteps:
             assert pull * scale == pytest.approx(1 / N)
 
     @given(st.integers(1, 60))
-    def test_basic_condensation_is_left_as_it_is_to_the_bit(self, N: int) -> None:
+    def test_baseline_c_is_not_scaled(self, N: int) -> None:
         assert balanced_steps([0.0] * (N - 1) + [1.0]) == [1.0] * N
 
-    def test_images_that_nothing_pulls_are_left_alone(self) -> None:
+    def test_images_without_gradient_are_not_scaled(self) -> None:
         assert balanced_steps([1.0, 0.0]) == [0.5, 1.0]
 
-    def test_policies_scale_only_when_asked(self) -> None:
+    def test_only_balanced_policies_scale_steps(self) -> None:
         assert EveryPrefix((1.0, 1.0)).steps(0) is None
         assert EveryPrefix((1.0, 1.0), balanced=True).steps(0) == [1 / 3, 1.0]
         assert PerClass((EveryPrefix((1.0, 1.0), balanced=True),)).steps(0) == [1 / 3, 1.0]

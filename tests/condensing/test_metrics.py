@@ -1,4 +1,4 @@
-"""What sizes are compared by: each metric against its definition, what it costs, and that a policy follows it."""
+"""Each metric against its definition, its cost, and that a policy follows it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from mipset.condensing.policies import MostLearnableSubset, Policy
 from mipset.data import Dataset
 from mipset.nn.networks import ConvNet, Network
 from mipset.nn.training import Schedule, accuracy
-from mipset.settings.recipe import METRICS, Recipe
+from mipset.settings.choices import METRICS
+from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 
 
-class Seen(Policy):
-    """Measures every iteration and remembers what it saw."""
+class Recording(Policy):
+    """Measures every iteration and records the distances."""
 
     def __init__(self, N: int) -> None:
         self.N = N
-        self.seen: list[Tensor] = []
+        self.recorded: list[Tensor] = []
 
     def weights(self, c: int) -> list[float]:
         return [0.0] * (self.N - 1) + [1.0]
@@ -36,17 +37,15 @@ class Seen(Policy):
         return True
 
     def select(self, t: int, F: Tensor) -> None:
-        self.seen.append(F.clone())
+        self.recorded.append(F.clone())
 
 
-def measured(r: Recipe, data: Dataset) -> tuple[Parts, Seen]:
-    parts, policy = assemble(r, data, CPU), Seen(r.ipc)
+def measured(r: Recipe, data: Dataset) -> tuple[Parts, Recording]:
+    parts, policy = assemble(r, data, CPU), Recording(r.ipc)
     return replace(parts, policy=policy), policy
 
 
-def test_the_gradient_distance_of_every_size_is_what_the_objective_says_of_each_alone(
-    toy: Dataset, recipe: Recipe
-) -> None:
+def test_gradient_distances_equal_the_objective_of_each_size_alone(toy: Dataset, recipe: Recipe) -> None:
     once = recipe.replace(metric="gradient", outer=1, inner=1)
     parts, policy = measured(once, toy)
     for _ in condense(parts):
@@ -57,10 +56,10 @@ def test_the_gradient_distance_of_every_size_is_what_the_objective_says_of_each_
         theta = parts.learner.start(1)
         for c in range(toy.classes):
             loss, _ = update_class(parts, theta, 1, 1, c)
-            assert policy.seen[0][c, n - 1].item() == pytest.approx(loss.item(), rel=1e-4)
+            assert policy.recorded[0][c, n - 1].item() == pytest.approx(loss.item(), rel=1e-4)
 
 
-def test_feature_and_gradient_distances_leave_the_pixels_of_the_base_loss_alone(toy: Dataset, recipe: Recipe) -> None:
+def test_measuring_does_not_change_the_pixels(toy: Dataset, recipe: Recipe) -> None:
     basic = assemble(recipe.replace(policy="baseline-c"), toy, CPU)
     for _ in condense(basic):
         pass
@@ -69,26 +68,24 @@ def test_feature_and_gradient_distances_leave_the_pixels_of_the_base_loss_alone(
         for _ in condense(parts):
             pass
         assert torch.allclose(parts.S.pixels, basic.S.pixels, atol=1e-6)
-        assert len(policy.seen) == recipe.outer
+        assert len(policy.recorded) == recipe.outer
 
 
-def test_accuracy_is_that_of_networks_trained_on_each_size_and_asked_about_real_images(
-    toy: Dataset, recipe: Recipe
-) -> None:
+def test_accuracy_metric_trains_a_network_on_each_size(toy: Dataset, recipe: Recipe) -> None:
     parts = assemble(recipe.replace(metric="accuracy", metric_epochs=30, network_lr=0.05), toy, CPU)
     assert isinstance(parts.metric, AccuracyDifference)
-    found, again, later = (parts.metric.of_set(parts.S, t) for t in (1, 1, 2))
-    assert isinstance(found, Tensor)
+    first, again, later = (parts.metric.of_set(parts.S, t) for t in (1, 1, 2))
+    assert isinstance(first, Tensor)
     assert isinstance(again, Tensor)
     assert isinstance(later, Tensor)
-    assert found.shape == (3, 3)
-    assert bool((found[:, 2] == 0).all()), "the whole set is never chosen, so it is not trained on"
-    assert float(found[:, :2].mean()) > 60, "stripes are learned from one image per class, and 33 % is chance"
-    assert torch.equal(found, again), "another call draws the same"
-    assert not torch.equal(found, later), "another iteration trains other networks"
+    assert first.shape == (3, 3)
+    assert bool((first[:, 2] == 0).all()), "the whole set is never chosen, so it is not trained on"
+    assert float(first[:, :2].mean()) > 60, "stripes are learned from one image per class, and 33 % is chance"
+    assert torch.equal(first, again), "another call draws the same"
+    assert not torch.equal(first, later), "another iteration trains other networks"
 
 
-def test_accuracy_per_class_adds_up(toy: Dataset, recipe: Recipe) -> None:
+def test_accuracies_of_classes_average_to_the_accuracy(toy: Dataset, recipe: Recipe) -> None:
     parts = assemble(recipe.replace(metric="accuracy", metric_epochs=2), toy, CPU)
     metric = parts.metric
     assert isinstance(metric, AccuracyDifference)
@@ -102,7 +99,7 @@ def test_accuracy_per_class_adds_up(toy: Dataset, recipe: Recipe) -> None:
 
 
 class Given(Metric):
-    """Says what it was told to say about each outer iteration."""
+    """Gives fixed distances for each outer iteration."""
 
     def __init__(self, F: list[list[float]]) -> None:
         self.F = F
@@ -114,28 +111,28 @@ class Given(Metric):
         return torch.tensor(self.F[t - 1]).expand(S.C, S.N)
 
 
-def test_the_policy_chooses_what_the_metric_says_has_changed_the_most(toy: Dataset, recipe: Recipe) -> None:
+def test_policy_chooses_the_size_whose_metric_changed_most(toy: Dataset, recipe: Recipe) -> None:
     parts = assemble(recipe.replace(outer=3, policy="mdc"), toy, CPU)
-    told = replace(parts, metric=Given([[5.0, 5.0, 9.0], [5.0, 4.0, 0.0], [1.0, 4.0, 9.0]]))
-    assert isinstance(told.policy, MostLearnableSubset)
-    for _ in condense(told):
+    scripted = replace(parts, metric=Given([[5.0, 5.0, 9.0], [5.0, 4.0, 0.0], [1.0, 4.0, 9.0]]))
+    assert isinstance(scripted.policy, MostLearnableSubset)
+    for _ in condense(scripted):
         pass
-    assert told.policy.chosen == [1, 2, 1]
+    assert scripted.policy.chosen == [1, 2, 1]
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("policy", ["baseline-c", "mdc", "every-prefix"])
-def test_passes_are_those_that_a_run_takes(
+def test_counted_passes_equal_those_of_a_run(
     toy: Dataset, recipe: Recipe, metric: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     r = recipe.replace(metric=metric, policy=policy, metric_epochs=2, outer=3, period=2)
     counted = {"forward": 0, "backward": 0}
 
-    def count(owner: Any, name: str, what: str) -> None:
+    def count(owner: Any, name: str, kind: str) -> None:
         real = getattr(owner, name)
 
         def counting(*args: Any, **kwargs: Any) -> Any:
-            counted[what] += 1
+            counted[kind] += 1
             return real(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, counting)
@@ -148,7 +145,7 @@ def test_passes_are_those_that_a_run_takes(
     assert passes(r, toy.shape, toy.classes, len(toy.train)) == Passes(**counted)
 
 
-def test_a_schedule_that_is_longer_costs_more(toy: Dataset, recipe: Recipe) -> None:
+def test_longer_schedule_needs_more_passes(toy: Dataset, recipe: Recipe) -> None:
     metric = assemble(recipe.replace(metric="accuracy", metric_epochs=5), toy, CPU).metric
     assert isinstance(metric, AccuracyDifference)
     twice = replace(metric, schedule=Schedule(10, metric.schedule.batch))

@@ -1,3 +1,5 @@
+"""Networks: parameters, shapes, and a plain transcription of ResNetAP."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,18 +13,17 @@ from mipset.errors import SettingError
 from mipset.nn.augment import IDC, Operation
 from mipset.nn.engines import Engine, Native
 from mipset.nn.native import Kernels
-from mipset.nn.networks import ConvNet, DenseNet, Network, ResNet, ResNetAP, fresh, network_builder
+from mipset.nn.networks import ConvNet, DenseNet, Network, ResNet, ResNetAP, builder, fresh
 from mipset.nn.training import Images, Schedule, TrainingRule, accuracy, fit
-from mipset.settings.architecture import NETWORKS, WITH_BATCH_NORM
+from mipset.settings.architecture import NETWORKS, Architecture
 
 CPU = torch.device("cpu")
 NARROW = {"convnet": 4, "resnet": 4, "resnet-ap": 4, "densenet": 2}
-ALONE = [name for name in NETWORKS if name not in WITH_BATCH_NORM]
 
 
 def narrow(name: str, shape: tuple[int, int, int] = (3, 16, 16), key: int = 0) -> Network:
     """A small network of this architecture, for five classes."""
-    return fresh(network_builder(name, shape, 5, NARROW[name], NETWORKS[name][1]), key, CPU)
+    return fresh(builder(Architecture(name, NARROW[name], NETWORKS[name].depth), shape, 5), key, CPU)
 
 
 def parameters(theta: Network) -> int:
@@ -44,7 +45,7 @@ def test_convnet_3_has_the_parameters_of_the_paper() -> None:
     ("channels", "size", "width", "depth", "features"),
     [(1, (28, 28), 8, 3, 8 * 16), (3, (16, 24), 4, 2, 4 * 4 * 6), (1, (12, 12), 4, 1, 4 * 36)],
 )
-def test_any_channels_size_width_and_depth(
+def test_convnet_of_any_channels_resolution_width_and_depth(
     channels: int, size: tuple[int, int], width: int, depth: int, features: int
 ) -> None:
     theta = ConvNet(channels, 5, size, width, depth)
@@ -53,13 +54,13 @@ def test_any_channels_size_width_and_depth(
     assert torch.equal(theta(x), theta.scores(theta.features(x)))
 
 
-def test_images_too_small_for_the_depth() -> None:
-    with pytest.raises(SettingError, match=r"depth 3 .* 4 x 4"):
+def test_convnet_refuses_images_too_small_for_its_depth() -> None:
+    with pytest.raises(SettingError, match=r"`depth` 3 .* 4 x 4 pixels are too few\. Choose a smaller `depth`"):
         ConvNet(3, 10, (4, 4), 8, 3)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_fresh_network_depends_on_its_key_alone(name: str) -> None:
+def test_fresh_network_depends_on_its_key_only(name: str) -> None:
     def weights(key: int) -> torch.Tensor:
         return nn.utils.parameters_to_vector(narrow(name, key=key).parameters())
 
@@ -84,7 +85,7 @@ def resnet_parameters(stem: int, width: int, classes: int, depth: int) -> int:
 
 
 @pytest.mark.parametrize("depth", [10, 18])
-def test_parameters_of_resnets(depth: int) -> None:
+def test_number_of_parameters_of_resnets(depth: int) -> None:
     stem, large = 3 * 3 * 3, 3 * 7 * 7
     assert parameters(ResNet(3, 10, (32, 32), depth=depth)) == resnet_parameters(stem, 32, 10, depth)
     assert parameters(ResNet(1, 7, (28, 28), 6, depth)) == resnet_parameters(9, 6, 7, depth)
@@ -93,25 +94,25 @@ def test_parameters_of_resnets(depth: int) -> None:
     assert parameters(ResNetAP(3, 10, (63, 80), 8, depth)) == resnet_parameters(stem, 8, 10, depth)
 
 
-def test_parameters_of_a_densenet() -> None:
+def test_number_of_parameters_of_a_densenet() -> None:
     growth, inner = 12, 4 * 12
-    held, total = 24, 3 * 9 * 24
+    channels, total = 24, 3 * 9 * 24
     for block, layers in enumerate((6, 12, 24, 16)):
         for number in range(layers):
-            given = held + number * growth
-            total += 2 * given + given * inner + 2 * inner + 9 * inner * growth
-        held += layers * growth
+            before = channels + number * growth
+            total += 2 * before + before * inner + 2 * inner + 9 * inner * growth
+        channels += layers * growth
         if block < 3:
-            total += 2 * held + held * (held // 2)
-            held //= 2
-    assert held == 384
-    total += 2 * held + (held + 1) * 10
+            total += 2 * channels + channels * (channels // 2)
+            channels //= 2
+    assert channels == 384
+    total += 2 * channels + (channels + 1) * 10
     assert parameters(DenseNet(3, 10, (32, 32))) == total == 1_000_618
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 20, 33)], ids=str)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_features_and_scores(name: str, shape: tuple[int, int, int]) -> None:
+def test_scores_are_the_classifier_of_features(name: str, shape: tuple[int, int, int]) -> None:
     theta, x = narrow(name, shape).eval(), noise(2, *shape)
     features = theta.features(x)
     assert features.dim() == 2
@@ -122,10 +123,10 @@ def test_features_and_scores(name: str, shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_without_batch_norm_a_network_sees_each_image_alone(name: str) -> None:
+def test_network_without_batch_norm_processes_each_image_alone(name: str) -> None:
     theta, x = narrow(name), noise(5, 3, 16, 16)
     together, alone = theta.features(x)[2:3], theta.features(x[2:3])
-    if name in ALONE:
+    if not NETWORKS[name].batch_norm:
         torch.testing.assert_close(together, alone)
     else:
         assert not torch.allclose(together, alone, atol=0.01)
@@ -156,19 +157,19 @@ def by_the_book(weights: Mapping[str, Tensor], x: Tensor, large: bool) -> Tensor
 
 
 @pytest.mark.parametrize("size", [(16, 17), (28, 28), (64, 64)], ids=str)
-def test_resnet_ap_pools_where_others_stride(size: tuple[int, int]) -> None:
+def test_resnet_ap_equals_a_plain_transcription(size: tuple[int, int]) -> None:
     theta, x = narrow("resnet-ap", (3, *size)).double(), noise(3, 3, *size).double()
     weights = dict(theta.named_parameters())
-    found, expected = theta(x), by_the_book(weights, x, large=size == (64, 64))
-    torch.testing.assert_close(found, expected)
+    scores, expected = theta(x), by_the_book(weights, x, large=size == (64, 64))
+    torch.testing.assert_close(scores, expected)
     for ours, books in zip(
-        *(torch.autograd.grad(scores.square().sum(), list(weights.values())) for scores in (found, expected)),
+        *(torch.autograd.grad(output.square().sum(), list(weights.values())) for output in (scores, expected)),
         strict=True,
     ):
         torch.testing.assert_close(ours, books)
 
 
-def test_a_resnet_strides_into_its_last_three_stages() -> None:
+def test_resnet_halves_images_in_its_last_three_stages() -> None:
     theta = ResNet(3, 10, (32, 32), 4)
     x = theta.stem(noise(1, 3, 32, 32))
     sizes = []
@@ -180,30 +181,30 @@ def test_a_resnet_strides_into_its_last_three_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "depth", "sentence"),
+    ("name", "depth", "message"),
     [
-        ("resnet", 3, r"--depth of a ResNet cannot be 3: choose 10 or 18\."),
-        ("resnet-ap", 50, r"--depth of a ResNet cannot be 50: choose 10 or 18\."),
-        ("densenet", 10, r"--depth of a DenseNet cannot be 10: choose 121\."),
+        ("resnet", 3, r"`depth` is 3: a ResNet has 10 or 18 layers\."),
+        ("resnet-ap", 50, r"`depth` is 50: a ResNet has 10 or 18 layers\."),
+        ("densenet", 10, r"`depth` is 10: a DenseNet has 121 layers\."),
     ],
 )
-def test_depths_that_cannot_be(name: str, depth: int, sentence: str) -> None:
-    with pytest.raises(SettingError, match=sentence):
-        network_builder(name, (3, 32, 32), 10, 4, depth)()
+def test_unknown_depth_is_refused(name: str, depth: int, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        builder(Architecture(name, 4, depth), (3, 32, 32), 10)()
 
 
 LEAST = {"resnet": 9, "resnet-ap": 16, "densenet": 16}
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_images_too_small_for_a_norm(name: str) -> None:
+def test_images_too_small_for_the_last_norm_are_refused(name: str) -> None:
     least = LEAST[name]
-    with pytest.raises(SettingError, match=rf"at least {least} x {least} pixels, not {least} x {least - 1}: choose"):
+    with pytest.raises(SettingError, match=rf"at least {least} x {least} pixels, not {least} x {least - 1}\. Choose"):
         narrow(name, (3, least, least - 1))
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_the_last_batch_of_an_epoch_may_be_one_image_even_of_the_smallest(name: str) -> None:
+def test_batch_of_one_smallest_image_can_be_learned(name: str) -> None:
     """Torch refuses batch norm of one value, which one image of one pixel would be."""
     shape = (3, LEAST[name], LEAST[name])
     images = Images.of(noise(9, *shape).sigmoid(), torch.arange(9) % 5, (0.5,) * 3, (0.3,) * 3, CPU)
@@ -217,9 +218,9 @@ def test_the_last_batch_of_an_epoch_may_be_one_image_even_of_the_smallest(name: 
 
 
 @pytest.mark.parametrize(("name", "width"), [("resnet", 16), ("resnet-ap", 16), ("densenet", 4)])
-def test_compiled_kernels_compute_the_same_network(kernels: Kernels, name: str, width: int) -> None:
+def test_compiled_kernels_equal_torch_for_every_network(kernels: Kernels, name: str, width: int) -> None:
     def computed(engine: Engine) -> tuple[Tensor, Tensor]:
-        theta = fresh(network_builder(name, (3, 16, 16), 5, width, NETWORKS[name][1], engine), 3, CPU)
+        theta = fresh(builder(Architecture(name, width, NETWORKS[name].depth), (3, 16, 16), 5, engine), 3, CPU)
         scores = theta(noise(3, 3, 16, 16))
         gradients = torch.autograd.grad(F.cross_entropy(scores, torch.arange(3)), list(theta.parameters()))
         return scores.detach(), torch.cat([gradient.flatten() for gradient in gradients])

@@ -1,0 +1,33 @@
+"""Named recipes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mipset.errors import SettingError, choices
+from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, recipe
+
+
+def test_named_recipe_can_be_changed() -> None:
+    assert recipe("paper-cifar10-ipc10") == PAPER_CIFAR10
+    assert recipe("demo", seed=4).seed == 4
+    assert recipe("demo", policy="every-prefix", subset_weight=0.5).size_weights[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("period", 3), ("freeze", "never"), ("round_distances", 2), ("subset_weight", 2.0)]
+)
+def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: object) -> None:
+    with pytest.raises(SettingError, match=rf"`{setting}` needs `policy` mdc.*, not baseline-c\. Leave it out\."):
+        recipe("demo", policy="baseline-c", **{setting: value})
+
+
+def test_unknown_recipe_is_refused() -> None:
+    with pytest.raises(SettingError, match=re.escape(f"There is no recipe 'dmeo'. Choose {choices(RECIPES)}.")):
+        recipe("dmeo")
+
+
+def test_every_named_recipe_states_its_time_and_accuracy() -> None:
+    assert all(named.promise for named in RECIPES.values())
