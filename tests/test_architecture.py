@@ -6,6 +6,7 @@ Both tables are compared for equality: a permission that no module uses must be 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,6 +159,22 @@ def test_verbs_do_not_know_each_other() -> None:
             from_cli = {module for module in imported_modules(path) if module.startswith("mipset.cli")}
             allowed = shared.get(path.stem, set(shared))
             assert from_cli <= {f"mipset.cli.{name}" for name in allowed}, path.stem
+
+
+FLAG = re.compile(r"(^|[\s`(])--[a-z]")
+OPTIONS_OF_OTHER_PROGRAMS = {("nn/native/build.py", "--version")}  # of the compiler
+
+
+def test_only_the_command_line_knows_flags() -> None:
+    """No other string, docstrings included, holds a flag: errors name settings in backticks."""
+    flags = {
+        (path.relative_to(ROOT).as_posix(), node.value)
+        for path in source_files()
+        if folder_of(path) != "cli"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and FLAG.search(node.value)
+    }
+    assert flags == OPTIONS_OF_OTHER_PROGRAMS
 
 
 @pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,6 +1,6 @@
 """What a setting can be: every name that can be chosen, listed once, with one line that explains it.
 
-Everybody reads these tables: `Recipe` checks its values against them, `mipset condense --help` prints them, and the
+Everybody reads these tables: `Recipe` checks its values against them, the help of `mipset condense` shows them, and the
 tables in condensing/assembly.py have one entry for every name (a test compares them). Networks are in architecture.py.
 """
 
