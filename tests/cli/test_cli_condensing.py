@@ -86,7 +86,9 @@ class TestCondense:
         )
         assert "has --factor 2, not 1" in refusal(*third, "--start", first, "--factor", 1)
         assert "has other classes" in refusal(*third, "--start", GOLDEN)
-        assert "images to start from are" in refusal(*third, "--start", first, "--ipc", 1)
+        assert "--start has the shape [2, 3, 1, 8, 8], but the condensed set has [1, 3, 1, 8, 8]." in refusal(
+            *third, "--start", first, "--ipc", 1
+        )
         assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
 
 
@@ -112,13 +114,15 @@ class TestCosts:
     ) -> None:
         dry = ("condense", f"npz:{pets}", "--dry-run", *TINY)
         assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
-        assert "choose a smaller --depth" in refusal(*dry, "--depth", 9)
+        assert "Choose a smaller --depth" in refusal(*dry, "--depth", 9)
         assert "pets.npz exists already" in refusal(*dry, "--out", pets)
         assert "Leave out --resume" in refusal(*dry, "--resume")
         first = tmp_path / "first"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
         assert "memory" in here(*dry, "--start", first)
-        assert "images to start from are" in refusal(*dry, "--start", first, "--ipc", 1)
+        assert "--start has the shape [2, 3, 1, 8, 8], but the condensed set has [1, 3, 1, 8, 8]." in refusal(
+            *dry, "--start", first, "--ipc", 1
+        )
 
 
 class TestRefusals:
@@ -127,37 +131,40 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            (["fashion-maxi"], "There is no dataset called 'fashion-maxi'"),
+            (["fashion-maxi"], "There is no dataset 'fashion-maxi'"),
             (["npz:nowhere.npz"], "is not a file"),
             (["folder:nowhere"], "is not a folder"),
-            (["npz:"], "lacks a path"),
-            (["fashion-mini", "--recipe", "demon"], "there is no recipe 'demon': choose demo, "),
-            (["fashion-mini", "--policy", "most"], "--policy cannot be 'most': choose none, mdc, "),
-            (["fashion-mini", "--freeze", "always"], "--freeze cannot be 'always'"),
-            (["fashion-mini", "--ipc", "0"], "--ipc cannot be 0: it must be at least 1"),
-            (["fashion-mini", "--ipc", "-1"], "--ipc cannot be -1"),
+            (["npz:"], "has no path. Write npz:PATH"),
+            (["fashion-mini", "--recipe", "demon"], "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, "),
+            (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
+            (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),
+            (["fashion-mini", "--ipc", "0"], "--ipc is 0: it must be at least 1"),
+            (["fashion-mini", "--ipc", "-1"], "--ipc is -1"),
             (["fashion-mini", "--ipc", "two"], "Argument --ipc: invalid int value: 'two'"),
             (["fashion-mini", "--ipc", "2.5"], "Argument --ipc: invalid int value: '2.5'"),
             (["fashion-mini", "--ipc"], "Argument --ipc: expected one argument"),
-            (["fashion-mini", "--pixel-lr", "nan"], "--pixel-lr cannot be nan"),
-            (["fashion-mini", "--pixel-lr", "inf"], "--pixel-lr cannot be inf"),
-            (["fashion-mini", "--network-lr", "-0.1"], "--network-lr cannot be -0.1"),
-            (["fashion-mini", "--pixel-momentum", "1"], "--pixel-momentum cannot be 1"),
-            (["fashion-mini", "--cutmix", "1.5"], "--cutmix cannot be 1.5"),
-            (["fashion-mini", "--subset-weight", "nan"], "--subset-weight cannot be nan"),
-            (["fashion-mini", "--seed", "-1"], "--seed cannot be -1"),
+            (["fashion-mini", "--pixel-lr", "nan"], "--pixel-lr is nan"),
+            (["fashion-mini", "--pixel-lr", "inf"], "--pixel-lr is inf"),
+            (["fashion-mini", "--network-lr", "-0.1"], "--network-lr is -0.1"),
+            (["fashion-mini", "--pixel-momentum", "1"], "--pixel-momentum is 1"),
+            (["fashion-mini", "--cutmix", "1.5"], "--cutmix is 1.5"),
+            (["fashion-mini", "--subset-weight", "nan"], "--subset-weight is nan"),
+            (["fashion-mini", "--seed", "-1"], "--seed is -1"),
             (["fashion-mini", "--split-seed", "-1"], "--split-seed is -1"),
-            (["fashion-mini", "--resolution", "8"], "only pictures in a folder are scaled"),
-            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"], "or 2 numbers"),
-            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "or 2 numbers"),
+            (["fashion-mini", "--resolution", "8"], "only the pictures of a folder are scaled"),
+            (
+                ["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"],
+                "2 numbers separated by commas",
+            ),
+            (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1;2"], "2 numbers separated by commas"),
             (["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "nan,1"], "finite"),
             (
                 ["fashion-mini", "--policy", "mdc", "--prefix-weights", "1,1"],
                 "needs --policy every-prefix, not mdc",
             ),
-            (["fashion-mini", "--match-augment", "blur"], "there is no augmentation 'blur'"),
-            (["fashion-mini", "--network", "vgg"], "--network cannot be 'vgg': choose convnet"),
-            (["fashion-mini", "--depth", "9"], "choose a smaller --depth"),
+            (["fashion-mini", "--match-augment", "blur"], "There is no augmentation 'blur'. Choose from color"),
+            (["fashion-mini", "--network", "vgg"], "--network is 'vgg'. Choose convnet"),
+            (["fashion-mini", "--depth", "9"], "Choose a smaller --depth"),
             (["fashion-mini", "--factor", "30"], "--factor"),
             (["fashion-mini", "--real-batch", "100000"], "fewer than --real-batch 100000"),
             (["fashion-mini", "--device", "quantum"], "--device is 'quantum'"),
@@ -170,12 +177,11 @@ class TestRefusals:
             (["fashion-mini", "--compile", "maybe"], "Argument --compile: invalid choice: 'maybe'"),
             (
                 ["fashion-mini", "--network", "resnet"],
-                "--network cannot be 'resnet' to condense with, since its batch norm mixes the images of a batch: "
-                "choose convnet or resnet-ap.",
+                "--network is 'resnet', whose batch norm mixes the images of a batch. Choose convnet or resnet-ap.",
             ),
-            (["fashion-mini", "--network", "resnet-ap"], "--depth of a ResNet cannot be 2: choose 10 or 18"),
-            (["fashion-mini", "--pool", "3"], "--pool 3 needs a --life of 2 or more"),
-            (["fashion-mini", "--train-precision", "int4"], "--train-precision cannot be 'int4'"),
+            (["fashion-mini", "--network", "resnet-ap"], "--depth is 2: a ResNet has 10 or 18 layers"),
+            (["fashion-mini", "--pool", "3"], "--pool is 3, but --life is 1: "),
+            (["fashion-mini", "--train-precision", "int4"], "--train-precision is 'int4'. Choose float32"),
             (["fashion-mini", "--shiny"], "Unrecognized arguments: --shiny"),
             (["fashion-mini", "mnist"], "Unrecognized arguments: mnist"),
             ([], "The following arguments are required: DATASET"),
@@ -189,8 +195,8 @@ class TestRefusals:
         assert reason in refusal("condense", "--out", tmp_path / "x.safetensors", *TINY, *given)
 
     def test_impossible_settings_are_refused_in_a_process(self, tmp_path: Path) -> None:
-        """Two of them once more as they are typed: before torch is imported, and after."""
-        for given, reason in (("--ipc", "--ipc cannot be -1"), ("--threads", "--threads is -1")):
+        """Two of them in a real process: one is refused before torch is imported, one after."""
+        for given, reason in (("--ipc", "--ipc is -1"), ("--threads", "--threads is -1")):
             process = run("condense", "fashion-mini", "--out", "x", given, "-1", cwd=tmp_path)
             assert reason in is_refused(process)
         assert names(tmp_path) == set()
@@ -211,8 +217,8 @@ class TestRefusals:
         condense = ["condense", f"folder:{tmp_path / 'pictures'}", "--out", tmp_path / "x", *TINY]
         save_pictures(tmp_path / "pictures")
         Image.new("L", (9, 8)).save(tmp_path / "pictures" / "dog" / "wide.png")
-        assert "different shapes" in (said := refusal(*condense))
-        assert "--resolution" in said
+        assert "different shapes" in (message := refusal(*condense))
+        assert "--resolution" in message
         (tmp_path / "pictures" / "dog" / "wide.png").write_bytes(b"not a picture")
         assert "wide.png could not be read as a picture" in refusal(*condense)
         for path in (tmp_path / "pictures" / "dog").iterdir():
@@ -234,7 +240,7 @@ class TestRefusals:
 
     def test_too_few_images_are_refused(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
         condense = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
-        assert "class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
+        assert "Class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
         assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6)
         assert "fewer than --train-batch 61" in refusal(*condense, "--train-batch", 61)
 
@@ -255,7 +261,7 @@ class TestInterrupt:
 
 
 class TestResume:
-    """A run that was ended and resumed is the run that was not, byte for byte."""
+    """A run that was interrupted and resumed gives the same bytes as one that was not."""
 
     LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1", "--pool", "2", "--life", "3")
 
@@ -289,7 +295,7 @@ class TestResume:
         (tmp_path / "whole").unlink()
         return content
 
-    def test_after_interrupts(
+    def test_run_resumed_after_interrupts_is_the_same(
         self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
@@ -300,7 +306,7 @@ class TestResume:
         assert names(tmp_path) == {"pets.npz", "x"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
-    def test_after_being_killed(
+    def test_run_resumed_after_a_kill_is_the_same(
         self,
         here: Here,
         uninterrupted: bytes,
@@ -317,7 +323,9 @@ class TestResume:
         here(*command, "--resume")
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
-    def test_of_growing(self, here: Here, refusal: Here, interrupted: Interrupted, tmp_path: Path, pets: Path) -> None:
+    def test_growing_resumed_after_an_interrupt_is_the_same(
+        self, here: Here, refusal: Here, interrupted: Interrupted, tmp_path: Path, pets: Path
+    ) -> None:
         first, other, whole = (tmp_path / name for name in ("first", "other", "whole"))
         here("condense", f"npz:{pets}", "--out", first, *self.LONG)
         grow = ("grow", first, "--ipc", 4, "--data", f"npz:{pets}", "--threads", 1, "--out")
@@ -325,24 +333,26 @@ class TestResume:
         assert "add --resume to continue after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
         images = read(first).images
         replace(read(first), images=255 - images).write(other)
-        said = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
-        assert "was made from other data" in said
+        message = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
+        assert "was made from other data" in message
         here(*grow, tmp_path / "x", "--resume")
         assert names(tmp_path) == {"pets.npz", "first", "other", "whole", "x"}
         assert (tmp_path / "x").read_bytes() == whole.read_bytes()
 
-    def test_refusals(
+    def test_resume_refuses_checkpoints_of_other_runs(
         self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path, kernels: Kernels
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
-        assert "there is no checkpoint" in refusal(*command, "--resume")
+        assert "There is no checkpoint" in refusal(*command, "--resume")
         interrupted(*command, after=1)
-        said = refusal(*command, "--resume", "--policy", "mdc-per-class")
-        assert "was made with --policy mdc, not mdc-per-class: use the same settings" in said
-        assert "made by plain torch, not by compiled kernels" in refusal(*command, "--resume", "--compile", "on")
+        message = refusal(*command, "--resume", "--policy", "mdc-per-class")
+        assert "was made with --policy mdc, not mdc-per-class. Use the same settings" in message
+        assert "made with plain torch, not with compiled kernels. Use the same --compile" in refusal(
+            *command, "--resume", "--compile", "on"
+        )
         other = save_npz(tmp_path / "other.npz", seed=9)
-        said = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
-        assert "was made from other data" in said
+        message = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
+        assert "was made from other data" in message
         waiting = tmp_path / "x.checkpoint"
         content = waiting.read_bytes()
         for damaged in (
@@ -354,14 +364,14 @@ class TestResume:
             b"P" * 500,
         ):
             waiting.write_bytes(damaged)
-            assert "x.checkpoint cannot be read: leave out --resume" in refusal(*command, "--resume")
-        here(*command)  # starting anew does not mind, and leaves nothing of it
+            assert "x.checkpoint cannot be read. Delete it to start again." in refusal(*command, "--resume")
+        here(*command)  # a new run ignores the checkpoint and removes it
         assert names(tmp_path) == {"pets.npz", "other.npz", "x"}
 
-    def test_an_old_checkpoint_is_not_promised(
+    def test_interrupt_does_not_offer_an_old_checkpoint(
         self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """What another run left beside the file is not what an interrupt has saved."""
+        """A checkpoint that another run left is not mentioned."""
         (tmp_path / "x.checkpoint").write_bytes(b"old")
 
         def interrupt(*_: object) -> None:
@@ -374,24 +384,22 @@ class TestResume:
 
 
 class TestFullDisk:
-    def test_while_condensing(self, tmp_path: Path, pets: Path) -> None:
+    def test_full_disk_leaves_no_file_of_condense(self, tmp_path: Path, pets: Path) -> None:
         process = run("condense", f"npz:{pets}", "--out", "x", *TINY, cwd=tmp_path, preexec=limit_files_to(500))
         assert process.returncode == 2
         assert "x cannot be written: File too large." in sentence(process.stderr)
         assert names(tmp_path) == {"pets.npz"}
 
-    def test_while_keeping_a_checkpoint(self, tmp_path: Path, pets: Path) -> None:
+    def test_full_disk_leaves_no_checkpoint(self, tmp_path: Path, pets: Path) -> None:
         command = ["condense", f"npz:{pets}", "--out", "x", *TINY]
         process = run(*command, code=EAGER, cwd=tmp_path, preexec=limit_files_to(500))
         assert process.returncode == 2
-        assert "the checkpoint x.checkpoint cannot be written" in sentence(process.stderr)
+        assert "The checkpoint x.checkpoint cannot be written" in sentence(process.stderr)
         assert names(tmp_path) == {"pets.npz"}
 
 
 class TestGrow:
-    def test_more_images_and_what_they_cost_a_device(
-        self, here: Here, refusal: Here, tmp_path: Path, pets: Path
-    ) -> None:
+    def test_grow_adds_images_and_keeps_the_others(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
         first, more = tmp_path / "first", tmp_path / "more"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
         printed = here("grow", first, "--ipc", 4, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
@@ -403,11 +411,11 @@ class TestGrow:
         assert (large.recipe["ipc"], large.provenance["grown_from"]) == (4, 2)
         assert large.provenance["sha256"] == small.provenance["sha256"]
         assert "3" in here("evaluate", more, "--sizes", "3", "--data", f"npz:{pets}", *BRIEF)
-        assert "is less than the 4 images" in refusal(
+        assert "--ipc is 1, less than the 4 images per class of the file. Use `mipset slice`" in refusal(
             "grow", more, "--ipc", 1, "--out", tmp_path / "x", "--data", f"npz:{pets}"
         )
 
-    def test_a_class_more(self, here: Here, tmp_path: Path) -> None:
+    def test_grow_adds_a_class(self, here: Here, tmp_path: Path) -> None:
         few = save_npz(tmp_path / "few.npz", classes=2)
         many = save_npz(tmp_path / "many.npz", classes=3)
         first, more = tmp_path / "first", tmp_path / "more"
@@ -417,8 +425,8 @@ class TestGrow:
         assert read(more).class_names[:2] == read(first).class_names
         assert "mean" in here("evaluate", more, "--sizes", "1", "--data", f"npz:{many}", *BRIEF)
 
-    def test_what_is_known_of_the_file_stays(self, here: Here, tmp_path: Path, pets: Path) -> None:
-        """The accuracy of sizes that have not changed, and who made them; the version is of what grew it."""
+    def test_grow_keeps_accuracies_and_provenance(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        """Sizes that have not changed keep their accuracy. The version is that of the program that grew the file."""
         known, more = tmp_path / "known", tmp_path / "more"
         here("condense", f"npz:{pets}", "--out", known, *TINY)
         measured = (Accuracy(2, 50.0, 1.0, 2, "convnet", "quick", 0, "00" * 32),)
@@ -431,34 +439,36 @@ class TestGrow:
         here("grow", known, "--out", more, "--data", f"npz:{many}", "--threads", 1, "--force")
         assert read(more).accuracy == (), "networks that know another class are others"
 
-    def test_a_slice_has_its_own_size(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
-        """Not that of the run that made the whole."""
+    def test_grow_a_slice_from_its_own_size(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        """The recipe in a slice has the size of the slice."""
         whole, part, more = (tmp_path / name for name in ("whole", "part", "more"))
         here("condense", f"npz:{pets}", "--out", whole, *TINY)
         here("slice", whole, 1, "--out", part)
         grow = ("grow", part, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
-        assert "has size 1 of all 3 classes already" in refusal(*grow)
+        assert "already has 1 images of all 3 classes. Choose a larger --ipc" in refusal(*grow)
         here(*grow, "--ipc", 2)
         assert (read(more).ipc, read(more).recipe["ipc"]) == (2, 2)
 
-    def test_a_file_that_does_not_say_how(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
-        """Such as one that was imported."""
+    def test_grow_a_file_without_recipe(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        """For example one that was imported."""
         first, more = tmp_path / "first", tmp_path / "more"
         here("condense", f"npz:{pets}", "--out", first, *TINY, "--factor", 1)
         replace(read(first), recipe={}).write(first)
         grow = ("grow", first, *TINY, "--ipc", 3, "--out", more, "--data", f"npz:{pets}")
-        assert "does not say how it was condensed: add --recipe demo, " in refusal(*grow)
+        assert "does not say how it was condensed. Choose its settings with --recipe: fashion-mini-cpu, " in refusal(
+            *grow
+        )
         here(*grow, "--recipe", "demo")
         assert np.array_equal(read(more).images[:2], read(first).images)
         assert (read(more).factor, read(more).recipe["cutmix"]) == (1, RECIPES["demo"].recipe.cutmix)
 
 
 class TestRecipes:
-    def test_recipes(self, tmp_path: Path) -> None:
+    def test_recipes_are_listed(self, tmp_path: Path) -> None:
         printed = done(run("recipes", cwd=tmp_path))
         for name, named in RECIPES.items():
             assert f"{name}\n    {named.dataset}: " in printed
         printed = done(run("recipes", "demo", cwd=tmp_path))
         assert "--width 32 " in printed
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
-        assert "choose demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))
+        assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

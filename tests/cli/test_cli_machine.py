@@ -55,14 +55,16 @@ class TestCompile:
         monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
         monkeypatch.setenv("CXX", "no-such-compiler")
         command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
-        assert "no C++ compiler (no-such-compiler) here" in refusal(*command, "--compile", "on")
+        assert "no C++ compiler (no-such-compiler) on this machine. Install g++." in refusal(
+            *command, "--compile", "on"
+        )
         with pytest.raises(SystemExit) as ended:
             cli.main(command)
         assert ended.value.code == 0
         messages = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset:")]
         assert messages == [
-            "mipset: there is no C++ compiler (no-such-compiler) here: install g++; "
-            "going on without, which is several times slower."
+            "mipset: There is no C++ compiler (no-such-compiler) on this machine. Install g++. "
+            "Continuing without compiled kernels, which is several times slower."
         ]
         assert self.engine(tmp_path / "x") == "plain torch"
         second = tmp_path / "y"
