@@ -32,7 +32,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "nn": {"errors", "io", "settings", "torch"},
     "condensing": {"__init__", "data", "errors", "file", "io", "nn", "settings", "numpy", "torch"},
     "exchange": {"__init__", "display", "errors", "file", "io", "numpy"},
-    "evaluation": {"condensing", "data", "errors", "file", "nn", "settings", "numpy", "torch"},
+    "evaluation": {"condensing", "data", "errors", "file", "nn", "reporting", "settings", "numpy", "torch"},
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),
         *("settings", "units", "numpy", "torch"),
