@@ -1,5 +1,5 @@
-"""What tests share: a toy dataset that a small network learns in a moment, settings small enough for it, and commands
-that run in this process."""
+"""Fixtures of all tests: a toy dataset, a recipe that condenses it in a fraction of a second, and commands that run in
+this process."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from noise_sets import server, set_path, whole  # noqa: F401 (fixtures)
 
 settings.register_profile("mipset", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mipset")
-torch.set_num_threads(1)  # toys are too small to share out
+torch.set_num_threads(1)  # toy networks are faster with one thread
 
 TOY = Recipe(
     ipc=3, width=4, depth=2, outer=2, inner=2, real_batch=6, train_images=8, train_batch=8, period=1, pixel_lr=0.05
 )
 
 
-def toy_split(per_class: int, seed: int, classes: int = 3, size: int = 12) -> Split:
+def toy_split(per_class: int, seed: int, classes: int = 3, side: int = 12) -> Split:
     """Noisy stripes whose direction and colour tell the class."""
     rng = np.random.default_rng(seed)
     labels = np.arange(per_class * classes) % classes
-    images = rng.integers(0, 120, (len(labels), 3, size, size))
+    images = rng.integers(0, 120, (len(labels), 3, side, side))
     for image, label in zip(images, labels, strict=True):
         stripes = image[label % 3] if label % 2 else image[label % 3].T
         stripes[:: label + 2] += 120
@@ -43,7 +43,7 @@ def toy_split(per_class: int, seed: int, classes: int = 3, size: int = 12) -> Sp
 
 @pytest.fixture(autouse=True)
 def impatient_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The HTTP client pauses not between tries, and uses no proxy for the servers of tests."""
+    """The HTTP client does not pause between tries, and uses no proxy for the servers of tests."""
     monkeypatch.setattr("mipset.io.http.PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
@@ -56,7 +56,7 @@ def toy() -> Dataset:
 
 @pytest.fixture(scope="session")
 def kernels() -> Kernels:
-    """Our own kernels, from the cache folder or compiled into it."""
+    """The C++ kernels, compiled once into the cache folder."""
     try:
         return Kernels.compiled()
     except NoCompilerError as error:

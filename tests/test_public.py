@@ -1,4 +1,4 @@
-"""What `import mipset` offers, with and without torch."""
+"""The names of `import mipset`, with and without torch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = {
 
 
 def without_torch(code: str) -> str:
-    """What code prints in a new process that has no torch."""
+    """The output of code in a new process without torch."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import sys\nsys.modules['torch'] = None\n{code}"],
         capture_output=True,
@@ -52,35 +52,35 @@ def without_torch(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_names_are_these() -> None:
+def test_public_names_are_complete_and_sorted() -> None:
     assert set(mipset.__all__) == NAMES
     assert mipset.__all__ == sorted(mipset.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_name_is_what_it_says(name: str) -> None:
+def test_public_name_has_a_docstring_and_its_own_name(name: str) -> None:
     value = getattr(mipset, name)
     assert value.__name__ == name
     assert value.__doc__
     assert value.__module__.startswith("mipset.")
 
 
-def test_dir_lists_the_names() -> None:
+def test_dir_lists_the_public_names() -> None:
     assert set(dir(mipset)) == NAMES | {"__version__"}
 
 
-def test_a_star_import_gives_the_names() -> None:
-    found: dict[str, object] = {}
-    exec("from mipset import *", found)
-    assert set(found) - {"__builtins__"} == NAMES
+def test_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from mipset import *", names)
+    assert set(names) - {"__builtins__"} == NAMES
 
 
-def test_other_names_are_errors() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'mipset' has no attribute 'condenze'$"):
         mipset.condenze  # noqa: B018
 
 
-def test_errors_make_one_tree() -> None:
+def test_every_error_is_a_mipset_error() -> None:
     for name in NAMES:
         if name.endswith("Error"):
             assert issubclass(getattr(mipset, name), mipset.MipsetError)
@@ -96,8 +96,7 @@ def test_recipes_and_data_need_no_torch() -> None:
 
 
 @pytest.mark.parametrize("name", ["Evaluation", "assemble", "pack"])
-def test_what_needs_torch_says_what_to_type(name: str) -> None:
-    """When it is asked for, or when it is called: in either way with the sentence."""
+def test_name_that_needs_torch_tells_what_to_install(name: str) -> None:
     code = f"""
 import mipset
 try:
@@ -105,5 +104,5 @@ try:
 except mipset.MissingExtraError as error:
     print(error)
 """
-    said = without_torch(code)
-    assert said == f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'
+    message = without_torch(code)
+    assert message == f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'

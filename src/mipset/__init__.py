@@ -20,7 +20,7 @@ What is here:
     load, Dataset               a real dataset, by name or from files
     recipe, Recipe              all settings of a condensation: a named set of them, and the class
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
-    pack, read, Artifact        a condensed set as it is written to a file: make it, read it, cut it, write it
+    pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
     Evaluation, Score           train networks on every size and test them
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
     MipsetError                 the base of all errors; `mipset.errors` lists them

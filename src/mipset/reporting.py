@@ -1,9 +1,9 @@
-"""How long work tells its caller how far it is: one callback type for the whole library.
+"""How long work reports its progress: one callback type for the whole library.
 
     def report(stage: str, done: float, total: float) -> None: ...
 
-`stage` is a short text for people, such as "decoding". `done` and `total` have the same unit, whichever suits the work:
-bytes, images, FLOPs. `total` is 0 while it is unknown, and may change from one call to the next.
+`stage` is a short text for people, such as "decoding". `done` and `total` have the same unit, such as bytes, images or
+FLOPs. `total` is 0 while it is unknown, and may change from one call to the next.
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ Report: TypeAlias = Callable[[str, float, float], object]
 
 
 def silent(stage: str, done: float, total: float) -> None:
-    """The report of a caller that does not want to know."""
+    """The default report: it does nothing."""

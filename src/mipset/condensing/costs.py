@@ -50,34 +50,34 @@ PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 
 @dataclass(frozen=True)
 class Cost:
-    """What a recipe costs for data of one shape. Bytes are those of 32-bit floats on one device."""
+    """The cost of a recipe for data of one shape. Tensors are of 32-bit floats, on one device."""
 
-    target_flops: int  # the real images of one class, once
-    distances_flops: int  # the synthetic images of one class, once: distances and gradient of the pixels
+    target_flops: int  # one match, the part of the real images
+    distances_flops: int  # one match, the rest: distances of the synthetic images and gradient of the pixels
     step_flops: int  # one training step of the network
     classes: int
     steps: int  # training steps between two inner iterations
     inner: int
     outer: int
     parameters: int  # of the network
-    stored_pixels: int  # of the whole synthetic set, a byte each in the file
-    data_bytes: int  # the dataset as it is held: pixels as bytes, labels, where each class is
-    starting_bytes: int  # the copy of the training images from which the first pixels are taken
-    working_bytes: int  # the most that tensors of one step hold at once, network and optimiser included
+    stored_pixels: int  # of the whole synthetic set; each is one byte in the file
+    data_bytes: int  # the dataset in memory: pixels as bytes, labels, and the indices of each class
+    starting_bytes: int  # the copy of the training images that the first pixels are taken from
+    working_bytes: int  # the most that tensors hold during one step, with network and optimiser
 
     @property
     def match_flops(self) -> int:
-        """One class in one inner iteration."""
+        """One match: one class in one inner iteration."""
         return self.target_flops + self.distances_flops
 
     @property
     def inner_flops(self) -> int:
-        """One inner iteration: a match of every class, and the training after it."""
+        """One inner iteration: a match of every class, then the training steps."""
         return self.classes * self.match_flops + self.steps * self.step_flops
 
     @property
     def outer_flops(self) -> int:
-        """One outer iteration: after its last inner iteration nothing is trained."""
+        """One outer iteration; there is no training after its last inner iteration."""
         return self.inner * self.inner_flops - self.steps * self.step_flops
 
     @property
@@ -87,12 +87,12 @@ class Cost:
 
     @property
     def matches(self) -> int:
-        """How often one class is matched in the whole run."""
+        """The number of matches of a class in the whole run."""
         return self.outer * self.inner * self.classes
 
     @property
     def training_steps(self) -> int:
-        """How often the network takes a step in the whole run."""
+        """The number of training steps in the whole run."""
         return self.outer * (self.inner - 1) * self.steps
 
     @property
@@ -102,17 +102,17 @@ class Cost:
 
     @property
     def synthetic_bytes(self) -> int:
-        """The synthetic set while it is made: pixels and their momentum."""
+        """The synthetic set in memory: pixels and their momentum."""
         return 2 * 4 * self.stored_pixels
 
     @property
     def max_memory(self) -> int:
-        """An estimate of the most bytes that the process has resident on a CPU."""
+        """An estimate of the most resident bytes of the process, on a CPU."""
         working = max(self.starting_bytes, round(RESIDENT * self.working_bytes))
         return BASELINE + self.data_bytes + self.synthetic_bytes + working
 
     def seconds(self, match: float, step: float) -> float:
-        """The time of the run, from that of one match and of one training step."""
+        """The seconds of the run, if one match and one training step take so many seconds."""
         return self.matches * match + self.training_steps * step
 
 
@@ -221,7 +221,7 @@ def _fastest(work: Callable[[], object], wait: Callable[[], object]) -> float:
 class Sample:
     """The smallest run that takes the two steps of a real one: a match of one class, and a training step.
 
-    It has one class of synthetic images, and as many real images, all alike, as fill a batch. The pixels do not move.
+    It has one class of synthetic images, and one batch of real images, which are all the same. The pixels do not move.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class CountedTarget(Objective[Target]):
 
 
 class AfterFirstChoice(Policy):
-    """Another policy, as it is after its first choice and until its second one: it measures nothing."""
+    """Another policy between its first and its second choice, where it measures nothing."""
 
     def __init__(self, policy: Policy, N: int) -> None:
         if policy.measures(1):

@@ -1,4 +1,4 @@
-"""Growing a published set: more images per class, or more classes, beside those that stay as they are.
+"""Growing a published set: more images per class, or more classes. The old images do not change.
 
 Growing is a condensation in which the published images are frozen from the start. If only ranks are added, the old
 ranks keep their bytes, so a device that has the first N ranks downloads only the new ones. If classes are added, they

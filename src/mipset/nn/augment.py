@@ -42,7 +42,7 @@ def _pixels(share: float, side: int) -> int:
 
 
 def _per_image(parameter: Tensor, images: Tensor) -> Tensor:
-    """A parameter [1] or [B] as [1 or B, 1, 1, 1] beside the images."""
+    """A parameter [1] or [B] as [1 or B, 1, 1, 1], to be used with images [B, ch, h, w]."""
     return parameter.to(images.device, images.dtype).reshape(-1, 1, 1, 1)
 
 

@@ -213,7 +213,7 @@ class Processes(Team):
 
     def last_words(self, sentence: str) -> str | None:
         self._ignore_signals()
-        here, claim = platform.node(), f"mipset/said/{self.machine}"
+        here, claim = platform.node(), f"mipset/printed/{self.machine}"
         try:
             written = self._store.compare_set("mipset/reason", "", f"{here}\n{sentence}").decode()
             if not self._gpus:  # leaving nccl may wait for the others; it ends with the process
@@ -223,7 +223,7 @@ class Processes(Team):
             while time.monotonic() < end and not self._store.check([claim]):
                 time.sleep(0.05)
             mine = self._store.add(claim, 1) == 1
-        except RuntimeError:  # whoever kept the store has ended
+        except RuntimeError:  # the process with the store has ended
             return sentence if self.local_process == 0 else None
         there, _, reason = written.partition("\n")
         return (reason if there == here else f"on {there}: {reason}") if mine else None

@@ -20,7 +20,7 @@ Norm = Callable[[int], nn.Module]
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions, each with a norm, beside a shortcut.
+    """Two 3x3 convolutions, each with a norm, and a shortcut.
 
     To halve an image, the first convolution has a stride of 2. If the block `pools`, it has a stride of 1, and 2x2
     average pooling follows. If input and output have different shapes, the shortcut is a 1x1 convolution with a norm.
