@@ -38,7 +38,7 @@ def test_protocol_of_the_paper() -> None:
 
 
 def test_unknown_and_impossible_protocols_are_refused() -> None:
-    with pytest.raises(SettingError, match="no protocol 'slow': choose paper or quick"):
+    with pytest.raises(SettingError, match=r"no protocol 'slow'\. Choose paper or quick"):
         protocol("slow")
     with pytest.raises(SettingError, match="--epochs cannot be 0"):
         protocol("quick", epochs=0)
@@ -141,7 +141,7 @@ def test_architecture_defaults_equal_those_of_the_networks() -> None:
     for name, kind in {"convnet": ConvNet, "resnet": ResNet, "resnet-ap": ResNetAP, "densenet": DenseNet}.items():
         given = inspect.signature(kind).parameters
         assert Architecture(name, given["width"].default, given["depth"].default) == Architecture.named(name)
-    with pytest.raises(SettingError, match="no network 'vgg': choose convnet, resnet, resnet-ap or densenet"):
+    with pytest.raises(SettingError, match=r"no network 'vgg'\. Choose convnet, resnet, resnet-ap or densenet"):
         Architecture.named("vgg")
 
 

@@ -343,7 +343,7 @@ class TestReorder:
     def test_reordering_uses_the_architecture_of_the_file(self, mislabelled: Artifact) -> None:
         deep = replace(mislabelled, recipe={**mislabelled.recipe, "depth": 9})
         assert Architecture.of(deep.recipe).depth == 9
-        with pytest.raises(SettingError, match="choose a smaller --depth"):
+        with pytest.raises(SettingError, match="Choose a smaller `depth`"):
             reorder(deep, SHORT, 0, CPU)
 
     def test_reordering_refuses_impossible_settings(self, mislabelled: Artifact) -> None:

@@ -12,10 +12,12 @@ from typing import Any, Self
 from mipset.errors import SettingError, choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
+    AUGMENTATIONS,
     DISTANCES,
     FREEZE_RULES,
     INITIALISATIONS,
     METRICS,
+    NO_AUGMENTATION,
     POLICIES,
     PRECISIONS,
     STEPS,
@@ -23,6 +25,7 @@ from mipset.settings.choices import (
 )
 
 MOST = 1e30  # larger numbers overflow float32 during a run
+_OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
 def _setting(
@@ -65,10 +68,14 @@ class Recipe:
         0.005, "λ, learning rate of the pixels at 10 images per class of 32 x 32 pixels; scaled with both", least=0
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
-    match_augment: str = _setting("color_crop_cutout", "augmentation that real and synthetic images share")
+    match_augment: str = _setting(
+        "color_crop_cutout", f"augmentation that real and synthetic images share: {_OPERATIONS}"
+    )
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
     train_batch: int = _setting(64, "real images per training step of the network", least=1)
-    train_augment: str = _setting("color_crop", "augmentation of every image that the network learns from")
+    train_augment: str = _setting(
+        "color_crop", f"augmentation of every image that the network learns from: {_OPERATIONS}"
+    )
     pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
     life: int = _setting(1, "outer iterations of a network before a new one replaces it", least=1)
     train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
