@@ -164,7 +164,7 @@ class TestRefusals:
         ):
             with pytest.raises(SettingError, match=message):
                 grown(first, toy, changed, CPU)
-        with pytest.raises(DataError, match="images of 3x12x8, but those of toy are 3x12x12: name the dataset"):
+        with pytest.raises(DataError, match=r"images of 3x12x8, but the images of toy are 3x12x12\. Name the"):
             grown(replace(first, images=first.images[..., :8]), toy, recipe.replace(ipc=5), CPU)
 
     def test_normalisation_of_the_file_is_kept(self, toy: Dataset, recipe: Recipe) -> None:
