@@ -36,7 +36,7 @@ INITIALISATIONS: Mapping[str, str] = {
     "noise": "uniform noise",
 }
 STEPS: Mapping[str, str] = {
-    "balanced": "scale the step of each image by how many sizes contain it",
+    "balanced": "scale the steps so that every image moves as far as in baseline-c",
     "plain": "use the gradients without scaling",
 }
 PRECISIONS: Mapping[str, str] = {
