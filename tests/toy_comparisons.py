@@ -33,9 +33,9 @@ def toy_comparison(
         for name, value in asdict(recipe).items()
         if name not in ("policy", "prefix_weights", "steps", "seed") and any(method.reads(name) for method in methods)
     }
-    plan = {"sizes": [1, 2, 3], "protocol": FAST, "networks": 2}
+    plan: dict[str, Any] = {"sizes": [1, 2, 3], "protocol": FAST, "networks": 2}
     plan |= {name: changes.pop(name) for name in PLAN_FIELDS if name in changes}
-    fields = {"seeds": [0], "changes": settings, **changes}
+    fields: dict[str, Any] = {"seeds": [0], "changes": settings, **changes}
     return Comparison(Grid("demo", data, methods, plan=EvaluationPlan(**plan), **fields), Store(folder / "out"))
 
 

@@ -82,7 +82,7 @@ class TestDrawing:
         chart.write(tmp_path / "chart.svg")
         with Image.open(tmp_path / "chart.PNG") as image:
             assert image.mode == "RGBA"
-            assert image.getpixel((0, 0))[3] == 0, "the background is transparent"
+            assert image.getchannel("A").getpixel((0, 0)) == 0, "the background is transparent"
         assert ET.parse(tmp_path / "chart.svg").getroot().tag == f"{SVG}svg"
 
     @pytest.mark.parametrize("log", [False, True])
@@ -155,6 +155,10 @@ class TestRefusals:
     def test_logarithmic_axis_refuses_values_that_are_not_positive(self, point: tuple[float, float]) -> None:
         with pytest.raises(ValueError, match="values on a logarithmic axis must be above 0"):
             Chart("t", [Panel([Series("m", [point])], Axis(log=True), Axis(log=True))])
+
+    def test_negative_spread_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="'m' has a spread of -1: it must be at least 0"):
+            Chart("t", [Panel([Series("m", [(1, 1)], [-1])])])
 
     def test_number_of_spreads_must_fit(self) -> None:
         with pytest.raises(ValueError, match="'m' has 1 points, but 2 spreads"):

@@ -370,6 +370,6 @@ class TestProgress:
         whole, (condensation,) = workload.flops(comparison.grid.cells), comparison.grid.cells[0].condensations
         stop_after(comparison, 2 + 3 * recipe.inner)
         reports = reports_of(comparison)
-        left = pytest.approx(whole - workload.run_flops(condensation) * 3 / 4)
-        assert reports[0][1:] == (0, left), "three of four outer iterations are done"
-        assert reports[-1][1:] == (left, left)
+        left = whole - workload.run_flops(condensation) * 3 / 4
+        assert reports[0][1:] == pytest.approx((0, left)), "three of four outer iterations are done"
+        assert reports[-1][1:] == pytest.approx((left, left))

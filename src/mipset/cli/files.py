@@ -25,7 +25,7 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
-    verb.add_argument("--svg", metavar="SVG", type=Path, help="write a chart of the accuracy curve")
+    verb.add_argument("--svg", metavar="SVG", type=Path, help="write a chart of the accuracy curve, SVG or PNG")
     verb.add_argument("--force", action="store_true", help="overwrite PNG and SVG")
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")

@@ -20,7 +20,6 @@ from mipset.file.description import Accuracy
 from mipset.io.files import write_whole
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis as MatplotlibAxis
     from matplotlib.figure import Figure
@@ -111,18 +110,19 @@ class Chart:
 
     def _render(self, kind: str, metadata: Mapping[str, str | None]) -> bytes:
         try:
-            from matplotlib import rc_context
+            from matplotlib import rc_context, rcdefaults, rcParams
         except ImportError as error:
             raise missing("matplotlib", "Drawing a chart", "charts") from error
         stream = io.BytesIO()
-        with rc_context(_RC), warnings.catch_warnings():
+        with rc_context(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as glyphs that the font of matplotlib does not have
-            figure = _figure(self)
-            figure.savefig(stream, format=kind, metadata=metadata, bbox_inches="tight", transparent=True)
+            rcdefaults()  # the user's settings of matplotlib do not change our charts
+            rcParams.update(_SETTINGS)
+            _figure(self).savefig(stream, format=kind, metadata=metadata, bbox_inches="tight", transparent=True)
         return stream.getvalue()
 
 
-_RC: dict[Any, Any] = {
+_SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), INK
     ),
@@ -155,6 +155,8 @@ def _check(series: Series, panel: Panel) -> None:
     for value in (*(value for point in series.points for value in point), *series.spreads):
         if not abs(value) <= LARGEST:
             raise ValueError(f"{series.name!r} contains {value}: values must be from {-LARGEST:g} to {LARGEST:g}.")
+    if min(series.spreads, default=0) < 0:
+        raise ValueError(f"{series.name!r} has a spread of {min(series.spreads)}: it must be at least 0.")
     for axis, values in zip((panel.x, panel.y), zip(*series.points, strict=True), strict=True):
         if axis.log and min(values) <= 0:
             raise ValueError(f"{series.name!r} contains {min(values)}: values on a logarithmic axis must be above 0.")
@@ -162,6 +164,7 @@ def _check(series: Series, panel: Panel) -> None:
 
 def _figure(chart: Chart) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     columns = min(chart.columns, len(chart.panels))
     lines = -(-len(chart.panels) // columns)
@@ -171,30 +174,27 @@ def _figure(chart: Chart) -> Figure:
     figure.subplots_adjust(left, bottom, right, top, wspace=0.2, hspace=0.45)
     frames = figure.subplots(lines, columns, squeeze=False, sharey="row" if chart.one_scale else False).flat
     styles = _styles(chart.panels)
-    handles: dict[str, Artist] = {}
     for number, panel in enumerate(chart.panels):
-        for name, handle in _draw(next(frames), panel, styles, f"panel-{number}").items():
-            handles.setdefault(name, handle)
+        _draw(next(frames), panel, styles, f"panel-{number}")
     for unused in frames:
         unused.set_axis_off()
     # Title and legend are outside of the figure, which grows by them when it is saved. So panels keep their size.
-    beside = sum(len(_text(name)) + 7 for name in handles) > 12 * width
+    beside = sum(len(_text(name)) + 7 for name in styles) > 12 * width
     figure.text(left, 1 + (0.15 if beside else 0.45) / height, _text(chart.title), fontsize="large")
     legend = figure.legend(
-        list(handles.values()),
-        ["" for _ in handles],
+        [Line2D([], [], **_look(style)) for style in styles.values()],
+        ["" for _ in styles],
         loc="upper left" if beside else "lower left",
         bbox_to_anchor=(1.0, top) if beside else (left, 1.0),
         borderaxespad=0.0,
-        ncols=1 if beside else len(handles),
+        ncols=1 if beside else len(styles),
     )
-    for label, name in zip(legend.get_texts(), handles, strict=True):  # later, since a label "_x" would be left out
+    for label, name in zip(legend.get_texts(), styles, strict=True):  # later, since a label "_x" would be left out
         label.set_text("\n".join(textwrap.wrap(_text(name), LEGEND_CHARACTERS) or [""]) if beside else _text(name))
     return figure
 
 
-def _draw(frame: Axes, panel: Panel, styles: Mapping[str, Style], group: str) -> dict[str, Artist]:
-    """Draw a panel. Returns what the legend shows for each name."""
+def _draw(frame: Axes, panel: Panel, styles: Mapping[str, Style], group: str) -> None:
     frame.set_title(_text(panel.title), loc="left")
     frame.set_xlabel(_text(panel.x.title))
     frame.set_ylabel(_text(panel.y.title))
@@ -202,27 +202,19 @@ def _draw(frame: Axes, panel: Panel, styles: Mapping[str, Style], group: str) ->
         frame.set_xscale("log")
     if panel.y.log:
         frame.set_yscale("log")
-    handles: dict[str, Artist] = {}
     for number, series in reversed(list(enumerate(panel.series))):  # the first series is on top
-        style = styles[series.name]
         x, y = zip(*series.points, strict=True)
-        line, *_ = frame.errorbar(
-            x,
-            y,
-            yerr=list(series.spreads) or None,
-            color=style.colour,
-            linestyle=style.line,
-            marker=style.marker,
-            markerfacecolor="none" if style.hollow else style.colour,
-            markersize=9 if style.hollow else None,
-            capsize=2,
-            elinewidth=1,
-        )
+        spreads = list(series.spreads) or None
+        line, *_ = frame.errorbar(x, y, spreads, capsize=2, elinewidth=1, **_look(styles[series.name]))
         line.set_gid(f"{group}-series-{number}")
-        handles[series.name] = line
     _set_ticks(frame.xaxis, panel.x)
     _set_ticks(frame.yaxis, panel.y)
-    return dict(reversed(handles.items()))
+
+
+def _look(style: Style) -> dict[str, Any]:
+    """A style as arguments of matplotlib."""
+    filling = {"markerfacecolor": "none", "markersize": 9} if style.hollow else {}
+    return {"color": style.colour, "linestyle": style.line, "marker": style.marker, **filling}
 
 
 def _set_ticks(drawn: MatplotlibAxis, axis: Axis) -> None:
