@@ -48,21 +48,20 @@ def call(*command: object, cwd: Path, code: int = 0) -> subprocess.CompletedProc
     return process
 
 
-def test_the_base_package_has_one_dependency(installed: Path, tmp_path: Path) -> None:
+def test_base_package_depends_on_numpy_only(installed: Path, tmp_path: Path) -> None:
     listed = call(installed / "python", "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).stdout
     packages = {line.partition("==")[0].lower() for line in listed.splitlines()}
     assert packages - {"pip", "setuptools"} == {"mipset", "numpy"}
 
 
-def test_the_library_opens_a_file(installed: Path, tmp_path: Path) -> None:
+def test_base_package_opens_a_file(installed: Path, tmp_path: Path) -> None:
     code = f"import mipset; part = mipset.read({str(GOLDEN)!r}).prefix(2); print(part.images.shape, part.images.sum())"
     printed = call(installed / "python", "-W", "error", "-c", code, cwd=tmp_path).stdout.strip()
     part = read(GOLDEN).prefix(2)
     assert printed == f"{part.images.shape} {part.images.sum()}"
 
 
-def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
-    """Types and the embedded dataset come along."""
+def test_package_has_types_and_embedded_dataset(installed: Path, tmp_path: Path) -> None:
     code = (
         "import mipset, pathlib; "
         "print((pathlib.Path(mipset.__file__).parent / 'py.typed').exists(), mipset.load('fashion-mini').classes)"
@@ -70,7 +69,9 @@ def test_the_package_is_whole(installed: Path, tmp_path: Path) -> None:
     assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.split() == ["True", "10"]
 
 
-def test_a_classifier_is_trained_over_http(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classifier_is_trained_over_http_without_torch(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     rng = np.random.default_rng(0)
     whole = replace(read(GOLDEN), images=rng.integers(0, 256, (6, 2, 1, 8, 8), dtype=np.uint8), factor=1, accuracy=())
@@ -80,26 +81,26 @@ def test_a_classifier_is_trained_over_http(installed: Path, tmp_path: Path, monk
     assert server.sent == len(header_bytes(whole.description)) + 3 * 2 * 8 * 8
 
 
-def test_the_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:
+def test_installed_command_plans_and_fetches(installed: Path, tmp_path: Path) -> None:
     assert "3 of 3 images per class" in call(installed / "mipset", "plan", GOLDEN, cwd=tmp_path).stdout
     call(installed / "mipset", "fetch", GOLDEN, "--ipc", 2, "--out", "part.safetensors", cwd=tmp_path)
     assert (tmp_path / "part.safetensors").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
 
 
-def test_the_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:
+def test_installed_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:
     assert "3 per class, 2 classes" in call(installed / "mipset", "show", GOLDEN, cwd=tmp_path).stdout
     call(installed / "mipset", "slice", GOLDEN, 2, "--out", "part.safetensors", cwd=tmp_path)
     np.testing.assert_array_equal(read(tmp_path / "part.safetensors").images, read(GOLDEN).images[:2])
     call(installed / "mipset", "recipes", cwd=tmp_path)
 
 
-def test_the_command_exports_what_a_device_can_use(installed: Path, tmp_path: Path) -> None:
+def test_installed_command_exports_npz_and_c(installed: Path, tmp_path: Path) -> None:
     for to in ("npz", "c"):
         call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", "--decoded", cwd=tmp_path)
     with np.load(tmp_path / "set.npz") as arrays:
         assert arrays["images"].shape == (24, 1, 4, 5)
-    said = call(installed / "mipset", "export", GOLDEN, "--to", "png", "--out", "x", cwd=tmp_path, code=2).stderr
-    assert 'Exporting pictures needs Pillow, which is not installed: run pip install "mipset[export]".' in said
+    message = call(installed / "mipset", "export", GOLDEN, "--to", "png", "--out", "x", cwd=tmp_path, code=2).stderr
+    assert 'Exporting pictures needs Pillow, which is not installed: run pip install "mipset[export]".' in message
     assert not (tmp_path / "x").exists()
 
 
@@ -112,7 +113,7 @@ def test_the_command_exports_what_a_device_can_use(installed: Path, tmp_path: Pa
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_the_command_says_what_to_type_for_more(installed: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_installed_command_names_the_missing_extra(installed: Path, tmp_path: Path, arguments: list[str]) -> None:
     process = call(installed / "mipset", *arguments, cwd=tmp_path, code=2)
     assert process.stdout == ""
     assert process.stderr.startswith("mipset: ")
