@@ -11,9 +11,12 @@ import pytest
 
 import web
 from mipset import Artifact, SettingError, device
+from mipset.data import Dataset
 from mipset.errors import BudgetError
+from mipset.evaluation.evaluate import Evaluation, Score
 from mipset.file.description import Accuracy
 from mipset.settings import protocol
+from mipset.settings.architecture import Architecture
 from noise_sets import RANK_BYTES, header_length, noise_set, point
 
 
@@ -184,6 +187,16 @@ class TestTrainingTime:
         for rule in protocol.PROTOCOLS.values():
             points = (timed(point(1, 40.0, protocol="anything"), rule.epochs, rule.least_steps, rule.batch),)
             assert self.plan(tmp_path, *points).epochs == rule.epochs_for(96)
+
+    def test_evaluation_writes_the_training_time_into_every_point(self, tmp_path: Path, toy: Dataset) -> None:
+        whole = Artifact(toy.train.images[:6].reshape(2, 3, *toy.shape), 1, toy.mean, toy.std, toy.class_names)
+        rule = protocol.protocol("quick", epochs=3, least_steps=30, batch=2)
+        points = Evaluation(whole, toy, rule, Architecture("convnet", 4, 2)).curve(
+            [Score(1, 0, 40.0), Score(2, 0, 50.0)]
+        )
+        assert [(p.epochs, p.least_steps, p.batch) for p in points] == [(3, 30, 2)] * 2
+        whole.with_accuracy(points).write(tmp_path / "set")
+        assert device.plan(device.open(tmp_path / "set")).epochs == rule.epochs_for(6) == 10
 
     def test_text_of_an_old_file_gives_the_epochs(self, tmp_path: Path) -> None:
         assert self.plan(tmp_path, point(6, 60.0, protocol="paper, 1000 epochs")).epochs == 1000
