@@ -182,7 +182,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, messages = process.communicate(timeout=20)
     assert process.returncode == 2
-    assert messages.splitlines()[-1] == "mipset: Interrupted; nothing was written."
+    assert messages.splitlines()[-1] == "mipset: Interrupted. Nothing was written."
     assert "Traceback" not in messages
 
 

@@ -89,7 +89,7 @@ class TestCondense:
         assert "--start has the shape [2, 3, 1, 8, 8], but the condensed set has [1, 3, 1, 8, 8]." in refusal(
             *third, "--start", first, "--ipc", 1
         )
-        assert "there is no file" in refusal(*third, "--start", tmp_path / "none")
+        assert "There is no file" in refusal(*third, "--start", tmp_path / "none")
 
 
 class TestCosts:
@@ -299,9 +299,9 @@ class TestResume:
         self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
-        assert "add --resume to continue after outer iteration " in interrupted(*command, after=2)
+        assert "Add --resume to continue after outer iteration " in interrupted(*command, after=2)
         assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
-        assert "add --resume to continue after outer iteration " in interrupted(*command, "--resume", after=1)
+        assert "Add --resume to continue after outer iteration " in interrupted(*command, "--resume", after=1)
         here(*command, "--resume")
         assert names(tmp_path) == {"pets.npz", "x"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
@@ -330,7 +330,7 @@ class TestResume:
         here("condense", f"npz:{pets}", "--out", first, *self.LONG)
         grow = ("grow", first, "--ipc", 4, "--data", f"npz:{pets}", "--threads", 1, "--out")
         here(*grow, whole)
-        assert "add --resume to continue after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
+        assert "Add --resume to continue after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
         images = read(first).images
         replace(read(first), images=255 - images).write(other)
         message = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
@@ -380,7 +380,7 @@ class TestResume:
         monkeypatch.setattr("mipset.display.progress.Progress.advance", interrupt)
         with pytest.raises(SystemExit):
             cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
-        assert capfd.readouterr().err == "mipset: Interrupted; nothing was written.\n"
+        assert capfd.readouterr().err == "mipset: Interrupted. Nothing was written.\n"
 
 
 class TestFullDisk:

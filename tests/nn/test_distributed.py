@@ -374,7 +374,7 @@ class TestEnds:
         """If the leading process is killed, the other one prints the message."""
         ended = torchrun(2, driver, "condense", pets, "--out", "x", *SMALL, DIES=dies)
         assert ended.code != 0
-        assert ended.messages == [f"mipset: {ENDED}; add --resume to continue after outer iteration 3."]
+        assert ended.messages == [f"mipset: {ENDED}. Add --resume to continue after outer iteration 3."]
         assert not (tmp_path / "x").exists()
         assert_images_close(here("x", "--resume"), here("whole"))
         assert not (tmp_path / "x.checkpoint").exists()

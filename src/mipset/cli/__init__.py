@@ -78,10 +78,8 @@ def _typed_names(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _interrupted(reason: str) -> str:
-    """The sentence for work that was stopped; verbs that have written something end theirs with a full stop."""
-    reason = reason or "interrupted"
-    ending = "" if reason.endswith(".") else "; nothing was written."
-    return f"{reason[0].upper()}{reason[1:]}{ending}"
+    """The message for work that was stopped. A verb that has kept something says so in a reason with a full stop."""
+    return reason if reason.endswith(".") else f"{reason or 'Interrupted'}. Nothing was written."
 
 
 def _out_of_memory(arguments: argparse.Namespace) -> str:

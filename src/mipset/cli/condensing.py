@@ -130,9 +130,9 @@ def _carry_out(
                 note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {run.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
         except (KeyboardInterrupt, TeamError) as stop:
-            reason = str(stop).rstrip(".") or "interrupted"
-            advice = f"add --resume to continue after outer iteration {run.done}" if run.done else "nothing was written"
-            raise KeyboardInterrupt(f"{reason}; {advice}.") from stop
+            reason = str(stop).rstrip(".") or "Interrupted"
+            advice = f"Add --resume to continue after outer iteration {run.done}" if run.done else "Nothing was written"
+            raise KeyboardInterrupt(f"{reason}. {advice}.") from stop
     assert step is not None
     if not run.parts.team.leads:
         return

@@ -161,8 +161,8 @@ def _evaluate_all(
                         evaluation.artifact.with_accuracy(curve).write(path)
                     curves[name] = curve
     except KeyboardInterrupt as interrupt:
-        saved = f"saved the accuracies of {', '.join(curves)}" if arguments.save and curves else "nothing was written"
-        raise KeyboardInterrupt(f"interrupted; {saved}.") from interrupt
+        saved = f"Saved the accuracies of {', '.join(curves)}" if arguments.save and curves else "Nothing was written"
+        raise KeyboardInterrupt(f"Interrupted. {saved}.") from interrupt
     return {name: curves[name] for name in names.values()}
 
 

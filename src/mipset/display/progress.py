@@ -53,11 +53,9 @@ class Progress:
     ) -> None:
         self.close()
 
-    def advance(self, amount: float, note: str = "", earlier: bool = False) -> None:
-        """Add `amount` to what is done. `earlier` says that an earlier process did it."""
+    def advance(self, amount: float, note: str = "") -> None:
+        """Add `amount` to what is done."""
         self.done += amount
-        if earlier:
-            self._first += amount
         self.note = note or self.note
         now = time.monotonic()
         if now - self._start < SILENT_SECONDS:
