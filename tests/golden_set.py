@@ -62,7 +62,7 @@ def with_description(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def refused(path: Path, content: bytes) -> str:
-    """What is said about a file with this content: one sentence, which names the file."""
+    """The message of the error for a file with this content, which is one line and names the file."""
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
         read(path)
@@ -149,12 +149,12 @@ def read_or_refuse(path: Path, content: bytes) -> None:
     """Whatever the bytes: a sound set or an ArtifactError of one line, and a sound set can be written again."""
     path.write_bytes(content)
     try:
-        found = read(path)
+        reread = read(path)
     except ArtifactError as error:
         message = str(error)
     else:
         message = ""
-        np.testing.assert_array_equal(found.images, golden_set().images)
-        found.to_bytes()
-        np.testing.assert_array_equal(load(content)["images"], found.images)  # safetensors' own reader agrees
+        np.testing.assert_array_equal(reread.images, golden_set().images)
+        reread.to_bytes()
+        np.testing.assert_array_equal(load(content)["images"], reread.images)  # safetensors' own reader agrees
     assert "\n" not in message

@@ -26,8 +26,8 @@ from noise_sets import RANK_BYTES, check_prefix, noise_set, quick
 
 def normalised(artifact: Artifact) -> npt.NDArray[np.float32]:
     """All training images of a set, as torch decodes them."""
-    found: npt.NDArray[np.float32] = decoded(artifact, torch.device("cpu")).batch(slice(None))[0].numpy()
-    return found
+    images: npt.NDArray[np.float32] = decoded(artifact, torch.device("cpu")).batch(slice(None))[0].numpy()
+    return images
 
 
 class TestPerClass:

@@ -34,11 +34,11 @@ class TestBytes:
         assert golden_set().to_bytes() == GOLDEN.read_bytes()
 
     def test_golden_file_is_read(self) -> None:
-        found, expected = read(GOLDEN), golden_set()
-        np.testing.assert_array_equal(found.images, expected.images)
+        reread, expected = read(GOLDEN), golden_set()
+        np.testing.assert_array_equal(reread.images, expected.images)
         for name in ("factor", "mean", "std", "class_names", "recipe", "provenance", "accuracy"):
-            assert getattr(found, name) == getattr(expected, name)
-        assert found.to_bytes() == GOLDEN.read_bytes()
+            assert getattr(reread, name) == getattr(expected, name)
+        assert reread.to_bytes() == GOLDEN.read_bytes()
 
     def test_older_file_without_a_digest_is_read(self) -> None:
         header, _ = header_of(OLDER.read_bytes())
@@ -121,12 +121,12 @@ class TestRoundTrip:
     def test_written_set_is_read_back(self, tmp_path: Path, written: Artifact) -> None:
         path = tmp_path / "set.safetensors"
         written.write(path)
-        found = read(path)
-        assert found.images.dtype == np.uint8
-        np.testing.assert_array_equal(found.images, written.images)
+        reread = read(path)
+        assert reread.images.dtype == np.uint8
+        np.testing.assert_array_equal(reread.images, written.images)
         for name in ("factor", "mean", "std", "class_names", "recipe", "provenance", "accuracy"):
-            assert getattr(found, name) == getattr(written, name)
-        assert found.to_bytes() == path.read_bytes()
+            assert getattr(reread, name) == getattr(written, name)
+        assert reread.to_bytes() == path.read_bytes()
 
     @quick
     @given(any_set())

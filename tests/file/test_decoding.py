@@ -33,9 +33,9 @@ def test_decoding_equals_that_of_torch(factor: int, channels: int, height: int, 
         return  # a tile without a pixel of its own
     stored = example(factor, height, width, channels).images[:, 0]
     expected = formation(factor).decode(torch.from_numpy(stored.copy()).float() / 255)
-    found = decode(stored, factor)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+    decoded_images = decode(stored, factor)
+    assert decoded_images.dtype == np.float32
+    np.testing.assert_allclose(decoded_images, expected.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(("factor", "size"), [(2, 32), (3, 32), (3, 24), (2, 28)])
@@ -49,13 +49,13 @@ def test_decoding_equals_that_of_the_authors(factor: int, size: int) -> None:
 @pytest.mark.parametrize("factor", [2, 3])
 def test_decoded_set_has_the_training_images(factor: int) -> None:
     given = example(factor, 7, 9)
-    found = decoded(given)
-    assert found.factor == 1
-    assert found.ipc == 3 * factor**2
-    assert found.accuracy == ()
-    assert found.class_names == given.class_names
+    plain = decoded(given)
+    assert plain.factor == 1
+    assert plain.ipc == 3 * factor**2
+    assert plain.accuracy == ()
+    assert plain.class_names == given.class_names
     for c in range(2):
-        np.testing.assert_array_equal(found.images[:, c], np.rint(decode(given.images[:, c], factor) * 255))
+        np.testing.assert_array_equal(plain.images[:, c], np.rint(decode(given.images[:, c], factor) * 255))
 
 
 def test_prefix_of_the_decoded_set_is_the_decoded_prefix() -> None:
@@ -95,6 +95,6 @@ def decode_by_the_book(stored: npt.NDArray[np.uint8], factor: int) -> npt.NDArra
 @pytest.mark.parametrize(("factor", "height", "width"), [(1, 4, 5), (2, 8, 8), (2, 7, 5), (3, 10, 8), (4, 5, 9)])
 def test_decoding_with_torch_follows_the_specification(factor: int, height: int, width: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, height, width), dtype=np.uint8)
-    found = formation(factor).decode(torch.from_numpy(pixels).float() / 255)
+    decoded_images = formation(factor).decode(torch.from_numpy(pixels).float() / 255)
     expected = np.concatenate([decode_by_the_book(stored, factor) for stored in pixels])
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(decoded_images.numpy(), expected, atol=1e-6)
