@@ -15,14 +15,14 @@ SIZES = (1, 2, 3)
 
 def test_condensations_of_each_baseline(recipe: Recipe) -> None:
     baseline = recipe.replace(policy="baseline-c")
-    one, per_size, per_rank, yoco, herding = (
+    single, per_size, per_rank, yoco, herding = (
         BUILDERS[key].condensations(baseline, SIZES)
         for key in ("one-run", "run-per-size", "run-per-rank", "yoco", "herding")
     )
-    assert one == [Condensation(baseline)]
+    assert single == [Condensation(baseline)]
     assert [(run.recipe.ipc, run.first_rank) for run in per_size] == [(1, 0), (2, 0), (3, 0)]
     assert [(run.recipe.ipc, run.first_rank) for run in per_rank] == [(1, 0), (1, 1), (1, 2)]
-    assert per_size[-1] == one[0] == yoco[0], "methods share equal condensations"
+    assert per_size[-1] == single[0] == yoco[0], "methods share equal condensations"
     assert per_size[0] == per_rank[0]
     assert herding == []
 

@@ -144,8 +144,8 @@ class Grid:
 
     def result_key(self, cell: Cell, target: Target) -> str:
         """Hash of everything that a result depends on."""
-        made = {"kind": cell.method.kind, "recipe": asdict(cell.recipe), "outer": target.outer}
-        return _hash({**made, **self._shared, "architecture": asdict(target.architecture)})
+        own = {"kind": cell.method.kind, "recipe": asdict(cell.recipe), "outer": target.outer}
+        return _hash({**own, **self._shared, "architecture": asdict(target.architecture)})
 
     def run_key(self, run: Condensation) -> str:
         """Hash of everything that a condensation depends on."""
@@ -154,8 +154,8 @@ class Grid:
 
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""
-        made = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": outer, **self._shared}
-        return f"{cell.method.kind}-{cell.recipe.seed}-{outer}-{_hash(made)[:8]}"
+        own = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": outer}
+        return f"{cell.method.kind}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
 
     def table(self, results: Iterable[Result]) -> list[Result]:
         """Those results that belong to the table of this grid: the methods of the grid first, in their order.

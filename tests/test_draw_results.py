@@ -1,0 +1,49 @@
+"""The charts of the docs: drawn from the numbers beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _scripts_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(REPO / "scripts")
+    monkeypatch.syspath_prepend(REPO / "benchmarks")
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "fashion-mnist"])
+def test_accuracy_chart_shows_every_method_of_the_csv(dataset: str) -> None:
+    import draw_results
+
+    lines = draw_results.read_csv(dataset)
+    (panel,) = draw_results.accuracy_chart(dataset, lines).panels
+    picture = (draw_results.FOLDER / f"{dataset}.svg").read_text("utf-8")
+    for line, series in zip(lines, panel.series, strict=True):
+        assert [y for _, y in series.points] == [float(line[f"size_{size}"]) for size in range(1, 11)]
+        if line["method"] in draw_results.MAIN_METHODS:
+            assert len(series.spreads) == 10
+        assert f">{line['method']}</text>" in picture
+
+
+def test_progress_chart_ends_at_the_final_mean() -> None:
+    import draw_results
+
+    (panel,) = draw_results.progress_chart("cifar10").panels
+    baseline, *_, goal = panel.series
+    assert goal.points[-1] == baseline.points[-1]
+
+
+def test_growth_chart_shows_every_point_of_the_csv() -> None:
+    import growth
+
+    points = growth.read_points(growth.POINTS)
+    assert list(points) == list(dict.fromkeys(place for axis in growth.AXES for place in growth.places(axis)))
+    panels = growth.growth_chart(points).panels
+    assert [[series.name for series in panel.series] for panel in panels] == [
+        *[["measured", "linear growth"]] * 3,
+        *[["measured", "linear growth", "estimated"]] * 3,
+    ]
