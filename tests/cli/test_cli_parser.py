@@ -73,3 +73,21 @@ class TestNamesInErrors:
         self, refusal: Here, arguments: list[str], message: str
     ) -> None:
         assert refusal(*arguments) == f"mipset: {message}\n"
+
+    @pytest.mark.parametrize(
+        ("command", "flags"),
+        [
+            (["condense", "fashion-mini", "--out", "x"], "--width, --real-batch or --ipc"),
+            (["evaluate", "x"], "--width or --workers"),
+        ],
+        ids=["condense", "evaluate"],
+    )
+    def test_out_of_memory_names_flags_of_the_verb(
+        self, refusal: Here, monkeypatch: pytest.MonkeyPatch, command: list[str], flags: str
+    ) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr("mipset.file.artifact.read", fail)
+        monkeypatch.setattr("mipset.data.load", fail)
+        assert refusal(*command) == f"mipset: There is not enough memory. Choose a smaller {flags}.\n"

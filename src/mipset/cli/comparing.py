@@ -40,7 +40,7 @@ DEFAULT_METHODS = "baseline-c,mdc,every-prefix"
 
 def add(verbs: Verbs) -> None:
     """The verbs of this module and their flags."""
-    verb = add_verb(verbs, "compare", run_compare, "compare methods in one table")
+    verb = add_verb(verbs, "compare", run_compare, "compare methods in one table", "RECIPE [FLAG ...]")
     verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset")
     verb.add_argument(
         "--methods",

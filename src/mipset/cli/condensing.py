@@ -39,7 +39,9 @@ RESUME = "continue from {}.checkpoint, which an interrupted run left"
 
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
-    verb = add_verb(verbs, "condense", run_condense, "condense a dataset into one file")
+    verb = add_verb(
+        verbs, "condense", run_condense, "condense a dataset into one file", "DATASET --out FILE [FLAG ...]"
+    )
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
@@ -55,7 +57,7 @@ def add(verbs: Verbs) -> None:
     )
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
-    verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file")
+    verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file", "FILE --out FILE2 [FLAG ...]")
     verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     verb.add_argument("--data", metavar="DATASET", help="the real images (default: the dataset that FILE names)")

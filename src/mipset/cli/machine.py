@@ -27,14 +27,15 @@ COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some second
 
 def add_machine_flags(verb: Parser) -> None:
     """Add the flags that `device_of` and `Engines` read."""
-    verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one)")
-    verb.add_argument(
+    group = verb.add_argument_group("machine", "What to compute with.")
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one)")
+    group.add_argument(
         "--threads",
         metavar="K",
         type=int,
         help="CPU threads (default: one per core; under torchrun, a share of the cores)",
     )
-    verb.add_argument(
+    group.add_argument(
         "--compile",
         choices=COMPILE,
         default="auto",

@@ -35,11 +35,17 @@ class Parser(argparse.ArgumentParser):
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
-def add_verb(verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None], summary: str) -> Parser:
-    """Add a verb, without flags yet. The docstring of `run` is its description in `--help`."""
+def add_verb(
+    verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None], summary: str, usage: str | None = None
+) -> Parser:
+    """Add a verb, without flags yet. The docstring of `run` is its description in `--help`.
+
+    `usage` is for verbs with very many flags: `--help` shows it at the top instead of all of them.
+    """
     verb = verbs.add_parser(
         name,
         help=summary,
+        usage=usage and f"%(prog)s {usage}",
         description=_paragraphs(run.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -86,13 +92,14 @@ def given_settings(arguments: argparse.Namespace, without: tuple[str, ...] = ())
 
 def add_data_flags(verb: Parser) -> None:
     """Add the flags that say how a folder of pictures becomes a dataset."""
-    verb.add_argument(
+    group = verb.add_argument_group("pictures", "How a folder of pictures becomes a dataset.")
+    group.add_argument(
         "--resolution",
         metavar="PIXELS",
         type=int,
         help="scale and crop the pictures of folder:PATH to this height and width (default: keep them as they are)",
     )
-    verb.add_argument(
+    group.add_argument(
         "--split-seed",
         metavar="S",
         type=int,
