@@ -1,11 +1,11 @@
-// The steps of a ConvNet on a CPU, and what their first and second derivatives need.
+// The layers of a ConvNet on a CPU, with their first and second derivatives.
 //
 // Images are NHWC (torch's channels_last), so every loop runs along the channels, one vector at a time.
 //
 //   convolve          3x3, stride 1, padding 1, as F(4x4, 3x3) of Winograd: tiles of 4x4 outputs cost 36 multiplications
 //                     for each pair of channels in place of 144. Y = A'[(G g G') * (B' d B)]A, summed over input channels.
-//   weight_gradients  the adjoint of it in g, kept apart for each stretch of images.
-//   block_*           instance norm, ReLU and 2x2 average pooling in one go; its gradient; the gradient of its gradient.
+//   weight_gradients  its adjoint in g, summed over each stretch of images.
+//   block_*           instance norm, ReLU and 2x2 average pooling in one pass; its gradient; the gradient of its gradient.
 //
 // Names: d input tile, g filter, m product, y output tile; V, U, M, Z their transforms; p one of the 36 places of a tile.
 
@@ -55,7 +55,7 @@ inline void write(float* to, Vector value, int count) {
     else store_some(to, value, count);
 }
 
-inline long over(long count, long size) { return (count + size - 1) / size; }  // how many of that size it takes
+inline long over(long count, long size) { return (count + size - 1) / size; }  // the number of parts of that size
 inline int padded(int channels) { return int(over(channels, LANES)) * LANES; }
 
 struct Free { void operator()(float* memory) const { std::free(memory); } };
@@ -161,7 +161,7 @@ inline void write_tile(float* images, const Grid& grid, int channels, long tile,
 
 // ---- products ----
 
-// How factors are kept: as they are, or as pairs of bfloat16 that a processor multiplies and adds up in one go. Sums are
+// How factors are stored: as float32, or as pairs of bfloat16 that one instruction multiplies and adds. Sums are
 // float32 in either case. A row of factors [..., channels] holds channels / DEPTH elements where it is summed up along
 // the channels, and channels elements, each of DEPTH rows, where it is summed up along the rows.
 struct Whole {
@@ -369,8 +369,8 @@ int weight_gradients_as(const float* x, const float* slopes, const long* ends, i
 
 extern "C" {
 
-// y [n, h, w, co] = filters g * x [n, h, w, ci] (+ bias); `half` lets factors be rounded to bfloat16 where the processor
-// gains from it; returns whether there was memory for it
+// y [n, h, w, co] = filters g * x [n, h, w, ci] (+ bias); `half` allows factors to be rounded to bfloat16, if that is
+// faster on this processor; returns 0 if there is not enough memory
 int convolve(const float* x, const float* g, long co_step, long ci_step, const float* bias, float* y, long n, int h,
              int w, int ci, int co, int half, int threads) {
     const auto run = half && ci % LANES == 0 ? convolve_as<Half> : convolve_as<Whole>;
@@ -378,7 +378,7 @@ int convolve(const float* x, const float* g, long co_step, long ci_step, const f
 }
 
 // gradient [stretches, co, ci, 3, 3] of the filters, from inputs x and slopes at the outputs, apart for each stretch
-// of images [ends[s - 1], ends[s]); returns whether there was memory for it
+// of images [ends[s - 1], ends[s]); returns 0 if there is not enough memory
 int weight_gradients(const float* x, const float* slopes, const long* ends, int stretches, float* gradient, int h, int w,
                      int ci, int co, int half, int threads) {
     const auto run = half ? weight_gradients_as<Half> : weight_gradients_as<Whole>;
@@ -421,7 +421,7 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
                     for (int r = 0; r < 2; ++r)
                         for (int s = 0; s < 2; ++s) {
                             const Vector value = slope * read(corner + (long(r) * w + s) * c, count) + level;
-                            total += value < 0 ? Vector{} : value;  // what is no number stays none
+                            total += value < 0 ? Vector{} : value;  // NaN stays NaN
                         }
                     write(y + ((i * down + row) * across + column) * c + k, total * 0.25f, count);
                 }
@@ -432,7 +432,7 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
 
 namespace {
 
-constexpr int SPAN = 8;  // vectors of channels that are taken together, so that memory is walked through in long strides
+constexpr int SPAN = 8;  // vectors of channels that are processed together, so that memory is read in long runs
 
 // One image and up to SPAN vectors of channels of a block: its inputs, and the slopes dy at its outputs.
 struct Slice {
