@@ -1,4 +1,4 @@
-"""`condense`, `grow` and `recipes`: made small, refused, interrupted and resumed."""
+"""`condense`, `grow` and `recipes`: small runs, refusals, interrupts and resumed runs."""
 
 from __future__ import annotations
 
@@ -427,16 +427,19 @@ class TestGrow:
 
     def test_grow_keeps_accuracies_and_provenance(self, here: Here, tmp_path: Path, pets: Path) -> None:
         """Sizes that have not changed keep their accuracy. The version is that of the program that grew the file."""
-        known, more = tmp_path / "known", tmp_path / "more"
-        here("condense", f"npz:{pets}", "--out", known, *TINY)
+        measured_file, more = tmp_path / "measured", tmp_path / "more"
+        here("condense", f"npz:{pets}", "--out", measured_file, *TINY)
         measured = (Accuracy(2, 50.0, 1.0, 2, "convnet", "quick", 0, "00" * 32),)
-        first = replace(read(known).with_accuracy(measured), provenance={**read(known).provenance, "mipset": "0.0.1"})
-        first.write(known)
-        here("grow", known, "--ipc", 3, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
+        first = replace(
+            read(measured_file).with_accuracy(measured),
+            provenance={**read(measured_file).provenance, "mipset": "0.0.1"},
+        )
+        first.write(measured_file)
+        here("grow", measured_file, "--ipc", 3, "--out", more, "--data", f"npz:{pets}", "--threads", 1)
         assert read(more).accuracy == measured
         assert read(more).provenance == {**first.provenance, "mipset": mipset.__version__, "grown_from": 2}
         many = save_npz(tmp_path / "many.npz", classes=4)
-        here("grow", known, "--out", more, "--data", f"npz:{many}", "--threads", 1, "--force")
+        here("grow", measured_file, "--out", more, "--data", f"npz:{many}", "--threads", 1, "--force")
         assert read(more).accuracy == (), "networks that know another class are others"
 
     def test_grow_a_slice_from_its_own_size(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:

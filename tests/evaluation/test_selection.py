@@ -143,13 +143,13 @@ class TestSelect:
         self, toy: Dataset, recipe: Recipe, name: str, factor: int, ipc: int
     ) -> None:
         r = recipe.replace(factor=factor, ipc=ipc)
-        found = select(name, r, toy, CPU)
-        assert (found.ipc, found.factor) == (ipc, factor)
+        selection = select(name, r, toy, CPU)
+        assert (selection.ipc, selection.factor) == (ipc, factor)
         for c, order in enumerate(orders_by_hand(name, r, toy)):
             images = of_class(toy, c)[order].float() / 255
             coarse = F.interpolate(images, size=(12 // factor, 12 // factor), mode="nearest")
             expected = F.interpolate(coarse, size=(12, 12), mode="bilinear", align_corners=False)
-            torch.testing.assert_close(decoded_of_class(found, c), expected, rtol=0, atol=1e-6)
+            torch.testing.assert_close(decoded_of_class(selection, c), expected, rtol=0, atol=1e-6)
 
     @pytest.mark.parametrize("name", SELECTIONS)
     def test_a_smaller_selection_is_a_prefix_of_a_larger_one(self, toy: Dataset, recipe: Recipe, name: str) -> None:
@@ -158,8 +158,8 @@ class TestSelect:
         np.testing.assert_array_equal(part.images, whole.prefix(2).images)
 
     def test_selections_differ_by_name_and_seed(self, toy: Dataset, recipe: Recipe) -> None:
-        made = [select(name, recipe.replace(seed=seed), toy, CPU) for name in SELECTIONS for seed in (0, 1)]
-        assert len({artifact.images.tobytes() for artifact in made}) == 6
+        selections = [select(name, recipe.replace(seed=seed), toy, CPU) for name in SELECTIONS for seed in (0, 1)]
+        assert len({artifact.images.tobytes() for artifact in selections}) == 6
 
     def test_selection_has_the_recipe_and_provenance_of_a_condensed_set(self, toy: Dataset, recipe: Recipe) -> None:
         *_, step = condense(assemble(recipe, toy))
@@ -174,9 +174,9 @@ class TestSelect:
     @pytest.mark.parametrize("name", SELECTIONS)
     @pytest.mark.parametrize("init", ["mix", "noise"])
     def test_selected_images_are_real_for_every_init(self, toy: Dataset, recipe: Recipe, name: str, init: str) -> None:
-        found = select(name, recipe.replace(init=init), toy, CPU)
-        np.testing.assert_array_equal(found.images, select(name, recipe, toy, CPU).images)
-        with pytest.raises(SettingError, match="class 'a' has 20 training images, but --ipc 6 with --factor 2"):
+        selection = select(name, recipe.replace(init=init), toy, CPU)
+        np.testing.assert_array_equal(selection.images, select(name, recipe, toy, CPU).images)
+        with pytest.raises(SettingError, match="Class 'a' has 20 training images, but `ipc` 6 with `factor` 2"):
             select(name, recipe.replace(init=init, ipc=6), toy, CPU)
 
     def test_unknown_selection_and_diverging_network_are_refused(self, toy: Dataset, recipe: Recipe) -> None:
@@ -222,11 +222,11 @@ class TestEasiestFirst:
         scores = np.random.default_rng(seed).random((ranks, classes, factor**2))
         if coarse:
             scores = scores.round(1)
-        found = easiest_first(images, factor, torch.from_numpy(scores))
-        assert (found.shape, found.dtype) == (images.shape, images.dtype)
+        ordered = easiest_first(images, factor, torch.from_numpy(scores))
+        assert (ordered.shape, ordered.dtype) == (images.shape, images.dtype)
         for c in range(classes):
             score = scores[:, c].flatten()
-            before, after = tiles_of_class(images, factor, c), tiles_of_class(found, factor, c)
+            before, after = tiles_of_class(images, factor, c), tiles_of_class(ordered, factor, c)
             assert after == [before[j] for j in sorted(range(len(score)), key=lambda j: score[j])]
             assert sorted(after) == sorted(before)
 
@@ -249,11 +249,11 @@ class TestEasiestFirst:
     def test_a_prefix_holds_the_easiest(self, ranks: int, classes: int, seed: int) -> None:
         images = noise(ranks, classes, 1, 4, 4, seed=seed)
         scores = torch.rand(ranks, classes, 4, generator=torch.Generator().manual_seed(seed))
-        found = easiest_first(images, 2, scores)
+        ordered = easiest_first(images, 2, scores)
         for c in range(classes):
             score = dict(zip(tiles_of_class(images, 2, c), scores[:, c].flatten().tolist(), strict=True))
             for n in range(1, ranks):
-                inside, outside = (tiles_of_class(part, 2, c) for part in (found[:n], found[n:]))
+                inside, outside = (tiles_of_class(part, 2, c) for part in (ordered[:n], ordered[n:]))
                 assert max(score[tile] for tile in inside) <= min(score[tile] for tile in outside)
 
     @given(few, few, seeds, st.integers(-8, 8))
@@ -307,23 +307,23 @@ def mislabelled() -> Artifact:
 
 class TestReorder:
     def test_mislabelled_images_come_last(self, mislabelled: Artifact) -> None:
-        found = reorder(mislabelled, Protocol(epochs=30, batch=16, rate=0.05), 0, CPU)
+        reordered = reorder(mislabelled, Protocol(epochs=30, batch=16, rate=0.05), 0, CPU)
         for c in range(3):
-            before, after = (tiles_of_class(artifact.images, 2, c) for artifact in (mislabelled, found))
+            before, after = (tiles_of_class(artifact.images, 2, c) for artifact in (mislabelled, reordered))
             assert set(after[-len(WRONG) :]) == {before[place] for place in WRONG}
             assert sorted(after) == sorted(before)
 
     def test_reordering_changes_only_order_provenance_and_accuracy(self, mislabelled: Artifact) -> None:
-        found = reorder(mislabelled, SHORT, 3, CPU, first=2, best=1)
-        assert found.accuracy == ()
-        assert found.provenance == {
+        reordered = reorder(mislabelled, SHORT, 3, CPU, first=2, best=1)
+        assert reordered.accuracy == ()
+        assert reordered.provenance == {
             "dataset": "toy",
             "reordered": "yoco",
             "reordered_with": "paper, 4 epochs; seed 3; best 1 of the first 2 epochs",
         }
         for name in ("factor", "mean", "std", "class_names", "recipe"):
-            assert getattr(found, name) == getattr(mislabelled, name)
-        assert found.to_bytes()
+            assert getattr(reordered, name) == getattr(mislabelled, name)
+        assert reordered.to_bytes()
 
     def test_reordering_depends_on_the_seed(self, mislabelled: Artifact) -> None:
         first, again, other = (reorder(mislabelled, SHORT, seed, CPU).images for seed in (0, 0, 1))
