@@ -1,0 +1,61 @@
+"""What README and docs say exists: files that are linked, modules that are named, commands with their flags."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "FORMAT.md", *(ROOT / "docs").glob("*.md")])
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown page offers: its headings in lower case, with hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_linked_files_and_anchors_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{target} does not exist"
+        assert not anchor or anchor in anchors(linked), f"{target} has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_named_modules_and_scripts_exist(page: Path) -> None:
+    for name in re.findall(r"`([\w/]+/[\w]+\.(?:py|cpp|npz))`", page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists() or (ROOT / "src" / "mipset" / name).exists(), f"{name} does not exist"
+
+
+@cache
+def help_of(verb: str) -> str:
+    shown = subprocess.run(
+        [sys.executable, "-m", "mipset", verb, "--help"], capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, f"there is no verb {verb!r}"
+    return shown.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_commands_have_these_verbs_and_flags(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    commands = [line.partition("  #")[0] for line in re.findall(r"^\s*(?:\S+ -m )?mipset [a-z].*$", text, re.MULTILINE)]
+    commands += re.findall(r"`(mipset [a-z][^`]*)`", text)
+    for command in commands:
+        verb = command[command.index("mipset ") :].split()[1]
+        for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", command):
+            assert re.search(rf"{flag}\b(?!-)", help_of(verb)), f"`mipset {verb}` has no flag {flag}: {command}"
