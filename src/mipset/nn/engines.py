@@ -17,6 +17,12 @@ from torch.nn.grad import conv2d_weight
 
 from mipset.nn.native import Kernels, functions, stretches
 
+# From so many input channels on, oneDNN computes the weight gradient of a strided 1 x 1 convolution safely. It copies
+# the pixels that are used into a workspace first. For images in channels_last order with fewer channels than fit into a
+# vector (8 with AVX2, 16 with AVX-512), it writes past the end of that workspace, and the process crashes or hangs:
+# https://github.com/uxlfoundation/oneDNN/issues/6035, present in torch 2.13 with oneDNN 3.12.
+SAFE_CHANNELS = 16
+
 
 class Engine:
     """Plain torch."""
@@ -26,7 +32,8 @@ class Engine:
 
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         """The output of `layer` for images [B, ch, h, w]."""
-        return F.conv2d(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
+        images, stride = _without_unsafe_stride(images, layer)
+        return F.conv2d(images, layer.weight, layer.bias, stride, layer.padding, layer.dilation, layer.groups)
 
     def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
         """Group norm, ReLU and 2 x 2 average pooling: [B, ch, h, w] to [B, ch, h/2, w/2]."""
@@ -45,10 +52,20 @@ class Engine:
 def _weight_gradient(inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear) -> Tensor:
     if isinstance(layer, nn.Linear):
         return slopes.T @ inputs
+    inputs, stride = _without_unsafe_stride(inputs, layer)
     gradient: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
-        inputs, layer.weight.shape, slopes, layer.stride, layer.padding, layer.dilation, layer.groups
+        inputs, layer.weight.shape, slopes, stride, layer.padding, layer.dilation, layer.groups
     )
     return gradient
+
+
+def _without_unsafe_stride(images: Tensor, layer: nn.Conv2d) -> tuple[Tensor, tuple[int, ...]]:
+    """The images to convolve, and the stride. An unsafe stride becomes 1, and the pixels it skips are left out here."""
+    pointwise = layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid")
+    if images.device.type != "cpu" or not pointwise or max(layer.stride) == 1 or layer.in_channels >= SAFE_CHANNELS:
+        return images, layer.stride
+    down, across = layer.stride
+    return images[..., ::down, ::across], (1, 1)
 
 
 class Native(Engine):
