@@ -18,9 +18,9 @@ POLICIES := baseline-c mdc every-prefix
 demo: .venv/ready
 	@mkdir -p $(DEMO)
 	@for policy in $(POLICIES); do \
-	    $(BIN)/mipset condense fashion-mini --ipc 10 --policy $$policy --out $(DEMO)/$$policy.safetensors --force || exit; \
+	    $(BIN)/mipset condense fashion-mini --recipe demo --policy $$policy --out $(DEMO)/$$policy.safetensors --force || exit; \
 	done
-	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 2 --save
+	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 3 --save
 	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --png $(DEMO)/every-prefix.png --force
 
 test: lint

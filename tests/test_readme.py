@@ -46,7 +46,7 @@ def test_the_device_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         address = "https://example.org/c10.safetensors"
         assert address in example
         exec(compile(example.replace(address, server.url), "README.md", "exec"), names)
-        assert names["chosen"].size == 3
+        assert names["plan"].size == 3
         assert names["images"].shape == (24, 1, 4, 5)
         assert names["labels"].shape == (24,)
         assert names["subset"].sizes == (2, 2)

@@ -37,7 +37,7 @@ RECIPES = {
     "demo": NamedRecipe(
         "fashion-mini",
         _CPU.replace(width=32, outer=8, train_images=256, period=1, pixel_lr=1.0, init="noise", factor=1),
-        "DEMO_PROMISE",
+        "some 20 seconds on 2 cores; mean of sizes 1-10 (quick): baseline-c 68.5, mdc 69.4, every-prefix 71.4 %",
     ),
     "cifar10-cpu": NamedRecipe(
         "cifar10",
