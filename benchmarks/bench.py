@@ -31,9 +31,10 @@ from rounds import Work, best_times, contenders
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, update_class
+from mipset.condensing.condense import Parts, update
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.optimisers import MomentumSGD
 from mipset.condensing.policies import BaselineC, EveryPrefix, MostLearnableSubset, Policy
 from mipset.data import Dataset
 from mipset.evaluation.evaluate import Evaluation
@@ -92,13 +93,14 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
 
     def match(policy: Policy) -> Work:
         changed = replace(parts, policy=policy)
-        return lambda: [update_class(changed, theta, 2, 1, c) for c in changed.classes]
+        return lambda: [update(changed, theta, 2, 1, [c]) for c in changed.classes]
 
     def gradient() -> Tensor:
         fresh = replace(parts_of(PAPER_CIFAR10, native()), policy=subset_of_one())
-        update_class(fresh, fresh.learner.start(3), 2, 1, 0)
+        update(fresh, fresh.learner.start(3), 2, 1, [0])
         # The velocity decayed while the other classes took their steps.
-        return fresh.S.velocity[:, 0] / fresh.S.momentum ** (fresh.S.C - 1)
+        assert isinstance(fresh.optimiser, MomentumSGD)
+        return fresh.optimiser.velocity[:, 0] / fresh.optimiser.momentum ** (fresh.S.C - 1)
 
     return {
         "match": match(subset_of_one()),
@@ -211,14 +213,14 @@ def every_prefix_error() -> float:
     """The difference between the gradient of one pass for all sizes and of one pass for each, in plain torch."""
     parts = parts_of(PAPER_CIFAR10.replace(width=32), Engine())
     theta, per_image = parts.learner.start(1), parts.S.formation.images
-    real = parts.sampler.sample(0, theta, 0)
-    target = parts.objective.target(theta, real, 0)
+    real = parts.sampler.sample(0, theta, 0)[None]
+    target = parts.objective.target(theta, real, [0])
 
     def gradient(ends: list[list[int]]) -> Tensor:
         pixels = parts.S.of_class(0)
-        decoded = parts.S.decode(pixels)
-        losses = [parts.objective.distances(theta, decoded[: group[-1]], 0, target, group).distances for group in ends]
-        return torch.autograd.grad(torch.cat(losses).sum(), pixels)[0]
+        decoded = parts.S.decode(pixels)[None]
+        matches = [parts.objective.distances(theta, decoded[:, : some[-1]], [0], target, some) for some in ends]
+        return torch.autograd.grad(torch.cat([match.distances for match in matches], dim=1).sum(), pixels)[0]
 
     sizes = [n * per_image for n in range(1, N + 1)]
     one_pass, separate_passes = gradient([sizes]), gradient([[size] for size in sizes])

@@ -86,10 +86,11 @@ class Stopwatch(Learner):
     def start(self, t: int) -> Network:
         return self.learner.start(t)
 
-    def advance(self, theta: Network, number: int) -> None:
+    def advance(self, theta: Network, number: int) -> Network:
         start = time.perf_counter()
-        self.learner.advance(theta, number)
+        theta = self.learner.advance(theta, number)
         self.seconds = time.perf_counter() - start
+        return theta
 
 
 def measure(place: Place) -> tuple[float, float]:

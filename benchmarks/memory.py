@@ -42,16 +42,16 @@ def measure(keep: bool) -> list[float]:
     theta = ConvNet(3, 10, (32, 32), WIDTH)
     real, synthetic, labels = torch.randn(64, 3, 32, 32), torch.randn(40, 3, 32, 32), torch.arange(64) % 10
     objective = GradientMatching()
-    target = objective.target(theta, real, 0)
+    target = objective.target(theta, real[None], [0])
     rule = TrainingRule(0.01, 0.9, 5e-4, IDC((Operation.COLOR, Operation.CROP)), 0.5)
     optimiser, draws = rule.optimiser(theta), torch.Generator()
 
     def match() -> object:
         pixels = synthetic.clone().requires_grad_()
-        return torch.autograd.grad(objective.distances(theta, pixels, 0, target, [40]).distances.sum(), pixels)
+        return torch.autograd.grad(objective.distances(theta, pixels[None], [0], target, [40]).distances.sum(), pixels)
 
     return [
-        best_time(lambda: objective.target(theta, real, 0)),
+        best_time(lambda: objective.target(theta, real[None], [0])),
         best_time(match),
         best_time(lambda: rule.step(theta, optimiser, real, labels, draws)),
     ]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mipset.condensing.condense import Parts
 from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.optimisers import Moment
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator, shuffled_batch
 
@@ -48,8 +49,9 @@ def pixel_gradient(parts: Parts, theta: Network, t: int, e: int, c: int, subset:
 
 def match_all_classes(parts: Parts, theta: Network, t: int, e: int, subset: int) -> None:
     """Update the images of every class once."""
+    at = Moment(parts.number(t, e), parts.T * parts.E)
     for c in parts.classes:
-        parts.S.step(c, pixel_gradient(parts, theta, t, e, c, subset), frozen=0)
+        parts.optimiser.step(c, pixel_gradient(parts, theta, t, e, c, subset), 0, None, at)
 
 
 def train(learner: TrainedOnReal, theta: Network, optimiser: torch.optim.SGD, number: int) -> None:

@@ -35,15 +35,16 @@ def main() -> None:
 
     def in_one_pass(sizes: list[int]) -> Tensor:
         pixels = synthetic.clone().requires_grad_()
-        target = objective.target(theta, real, 0)
-        match = objective.distances(theta, pixels, 0, target, [n * PER_IMAGE for n in sizes])
+        target = objective.target(theta, real[None], [0])
+        match = objective.distances(theta, pixels[None], [0], target, [n * PER_IMAGE for n in sizes])
         return torch.autograd.grad(match.distances.sum(), pixels)[0]
 
     def in_separate_passes(sizes: list[int]) -> Tensor:
         pixels = synthetic.clone().requires_grad_()
-        target = objective.target(theta, real, 0)
+        target = objective.target(theta, real[None], [0])
         losses = [
-            objective.distances(theta, pixels[: n * PER_IMAGE], 0, target, [n * PER_IMAGE]).distances for n in sizes
+            objective.distances(theta, pixels[None, : n * PER_IMAGE], [0], target, [n * PER_IMAGE]).distances
+            for n in sizes
         ]
         return torch.autograd.grad(torch.cat(losses).sum(), pixels)[0]
 

@@ -17,6 +17,7 @@ from commands import Here, save_npz, sentence
 from mipset import Artifact, cli
 from mipset.data import Dataset, Split
 from mipset.errors import NoCompilerError
+from mipset.io.files import home
 from mipset.nn.native import Kernels
 from mipset.settings.recipe import Recipe
 from noise_sets import server, set_path, whole  # noqa: F401 (fixtures)
@@ -46,6 +47,19 @@ def impatient_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """The HTTP client does not pause between tries, and uses no proxy for the servers of tests."""
     monkeypatch.setattr("mipset.io.http.PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache folder for the tests, which knows the datasets and kernels of the user's, but not the experts."""
+    folder, users = tmp_path_factory.mktemp("home"), home()
+    (users / "kernels").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in users.iterdir():
+        if path.name != "experts":
+            (folder / path.name).symlink_to(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MIPSET_HOME", str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,19 @@ def last(recipe: Recipe, data: Dataset) -> Step:
 def test_resumed_run_equals_an_uninterrupted_one(
     toy: Dataset, recipe: Recipe, tmp_path: Path, policy: str, freeze: str, done: int
 ) -> None:
-    longer = recipe.replace(outer=5, policy=policy, freeze=freeze, ipc=4, pixel_lr=0.5)
+    check_resumed(recipe.replace(outer=5, policy=policy, freeze=freeze, ipc=4, pixel_lr=0.5), toy, tmp_path, done)
+
+
+@pytest.mark.parametrize("policy", ["mdc", "every-prefix"])
+@pytest.mark.parametrize("learner", ["experts", "untrained"])
+def test_resumed_first_order_run_equals_an_uninterrupted_one(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, policy: str, learner: str
+) -> None:
+    first_order = {"objective": "feature+2*confidence", "learner": learner, "pixel_optimiser": "adam"}
+    check_resumed(recipe.replace(**first_order, policy=policy, outer=4, expert_steps=2), toy, tmp_path, 2)
+
+
+def check_resumed(longer: Recipe, toy: Dataset, tmp_path: Path, done: int) -> None:
     file = tmp_path / "run.checkpoint"
     for step in condense(assemble(longer, toy)):
         if step.t == done and step.outer_done:
@@ -39,7 +51,8 @@ def test_resumed_run_equals_an_uninterrupted_one(
     assert checkpoint.resume(file, parts, longer, toy.sha256) == (done, 1.5)
     *_, resumed = condense(parts, done)
     assert torch.equal(resumed.parts.S.pixels, whole.S.pixels)
-    assert torch.equal(resumed.parts.S.velocity, whole.S.velocity)
+    for name, tensor in resumed.parts.optimiser.state.items():
+        assert torch.equal(tensor, whole.optimiser.state[name])
     assert resumed.parts.policy.state() == whole.policy.state()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,13 +13,14 @@ import torch.nn.functional as F
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import Parts, Step, condense
 from mipset.condensing.learners import Learner
+from mipset.condensing.optimisers import MomentumSGD
 from mipset.condensing.policies import MostLearnableSubset, PerClass
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError
 from mipset.nn.networks import ConvNet, Network, fresh
 from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, generator
-from mipset.settings.choices import DISTANCES, FREEZE_RULES, INITIALISATIONS, POLICIES
+from mipset.settings.choices import DISTANCES, FREEZE_RULES, INITIALISATIONS, LEARNERS, OPTIMISERS, POLICIES
 from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
@@ -48,6 +50,72 @@ def test_every_distance_factor_and_policy_runs(
     assert 0 <= float(S.min()) <= float(S.max()) <= 1
     assert not torch.equal(S, start)
     assert (step.t, step.e, step.share, step.outer_done) == (2, 2, 1.0, True)
+
+
+FIRST_ORDER = {
+    "objective": "feature+2*confidence",
+    "learner": "experts",
+    "experts": 2,
+    "expert_steps": 3,
+    "pixel_optimiser": "adam",
+    "init": "herding",
+}
+
+
+@pytest.mark.parametrize(
+    ("objective", "learner", "optimiser"),
+    list(itertools.product(["gradient", "characteristic", "feature+2*confidence"], LEARNERS, OPTIMISERS)),
+)
+def test_every_objective_learner_and_optimiser_runs(
+    toy: Dataset, recipe: Recipe, objective: str, learner: str, optimiser: str
+) -> None:
+    for policy in POLICIES:
+        parts = {"objective": objective, "learner": learner, "pixel_optimiser": optimiser, "policy": policy}
+        chosen = recipe.replace(**parts, experts=2, expert_steps=2, ipc=2)
+        start = assemble(chosen, toy, CPU).S.pixels.clone()
+        S = last(chosen, toy).parts.S.pixels
+        assert 0 <= float(S.min()) <= float(S.max()) <= 1
+        assert not torch.equal(S, start)
+
+
+@pytest.mark.parametrize("policy", ["baseline-c", "mdc-per-class", "every-prefix"])
+def test_classes_that_share_a_pass_get_the_same_pixels_as_alone(toy: Dataset, recipe: Recipe, policy: str) -> None:
+    """Which classes share a pass is a matter of speed and memory only, up to rounding."""
+    chosen = recipe.replace(**FIRST_ORDER, policy=policy, outer=3)
+    parts = assemble(chosen, toy, CPU)
+    assert [list(group) for group in parts.groups] == [[0, 1, 2]]
+    together = last(chosen, toy).parts.S.pixels
+    for c in range(3):
+        *_, step = condense(replace(assemble(chosen, toy, CPU), classes=[c]))
+        torch.testing.assert_close(step.parts.S.pixels[:, c], together[:, c], rtol=0, atol=1e-4)
+
+
+def test_first_order_step_equals_a_plain_transcription(toy: Dataset, recipe: Recipe) -> None:
+    """Feature means at one network, cross-entropy at another, Adam; every size has its loss and its pass."""
+    chosen = recipe.replace(**FIRST_ORDER, policy="every-prefix", prefix_weights="1,2,0.5", inner=1, outer=4)
+    *_, step = condense(assemble(chosen, toy))
+    parts = assemble(chosen, toy)
+    k = parts.S.formation.images
+    S = parts.S.pixels.clone().requires_grad_()
+    adam = torch.optim.Adam([S], lr=chosen.pixel_lr, betas=(0.5, 0.99), eps=1e-12)
+    for t in range(1, 5):
+        θ = parts.learner.start(t)
+        loss = torch.zeros(())
+        for c in range(3):
+            draw = parts.augmentation.draw(
+                generator(chosen.seed, Purpose.MATCH_AUGMENTATION, t, 1, c), parts.S.resolution
+            )
+            B_c, S_c = draw(parts.sampler.sample(c, θ, t - 1)), draw(parts.S.decode(S[:, c]))
+            for n, weight in ((1, 1.0), (2, 2.0), (3, 0.5)):
+                apart = (θ.features(S_c[: n * k]).mean(0) - θ.features(B_c).mean(0)).square().sum()
+                scores = parts.learner.trained(θ)(S_c[: n * k])
+                loss = loss + weight * (apart + 2 * F.cross_entropy(scores, torch.full((n * k,), c)))
+        adam.param_groups[0]["lr"] = chosen.pixel_lr * 0.5 * (1 + math.cos(math.pi * (t - 1) / 4))
+        (S.grad,) = torch.autograd.grad(loss, S)
+        adam.step()
+        with torch.no_grad():
+            S.clamp_(0, 1)
+    torch.testing.assert_close(step.parts.S.pixels, S.detach(), rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize(("freeze", "init"), list(itertools.product(FREEZE_RULES, INITIALISATIONS)), ids=str)
@@ -87,8 +155,8 @@ def test_loss_decreases_at_a_fixed_network(toy: Dataset, recipe: Recipe) -> None
         def start(self, t: int) -> Network:
             return fresh(lambda: ConvNet(3, 3, (12, 12), 8, 2), 0, CPU)
 
-        def advance(self, theta: Network, number: int) -> None:
-            pass
+        def advance(self, theta: Network, number: int) -> Network:
+            return theta
 
     for policy in ("baseline-c", "every-prefix"):
         still = recipe.replace(outer=1, inner=40, policy=policy, real_batch=20, match_augment="none", pixel_lr=1.0)
@@ -126,6 +194,8 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
     The learner, the real batches and the draws are those of `parts`; everything else is written out. Gives S and the
     chosen sizes of each class.
     """
+    assert isinstance(parts.optimiser, MomentumSGD)
+    rate = parts.optimiser.rate
     S, (N, C, k) = parts.S.pixels.clone(), (parts.S.N, parts.S.C, parts.S.formation.images)
     chosen: list[list[int]] = [[] for _ in range(C)]
     before = None
@@ -157,7 +227,7 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
                     difference = θ.features(x[: m * k]).mean(0) - θ.features(B_c).mean(0)
                     measured[e - 1, c, m - 1] = difference.square().sum().detach()
                 (gradient,) = torch.autograd.grad(loss, S_c)
-                S[:, c] -= parts.S.rate * gradient
+                S[:, c] -= rate * gradient
             parts.learner.advance(θ, number)
         S.clamp_(0, 1)
         distances = measured.mean(0)

@@ -14,15 +14,16 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import mipset
+from mipset.condensing import assembly
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import condense, update_class
+from mipset.condensing.condense import condense, update
 from mipset.condensing.costs import BASELINE, Cost, cost, timed, training_flops
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.networks import builder
 from mipset.settings.architecture import NETWORKS, Architecture
 from mipset.settings.catalogue import PAPER_CIFAR10
-from mipset.settings.choices import DISTANCES
+from mipset.settings.choices import DISTANCES, LEARNERS
 from mipset.settings.recipe import Recipe
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -55,11 +56,10 @@ def test_flops_of_a_run_are_the_sum_of_its_steps() -> None:
     assert (counted.matches, counted.training_steps) == (2_000_000, 2000 * 99 * 32)
     assert counted.run_flops == counted.matches * counted.match_flops + counted.training_steps * counted.step_flops
     assert counted.inner_flops == 10 * counted.match_flops + 32 * counted.step_flops
-    assert counted.outer_flops == 100 * counted.inner_flops - 32 * counted.step_flops
     assert counted.seconds(2.0, 1.0) == 2 * counted.matches + counted.training_steps
     once = small(SMALL.replace(inner=1))
     assert once.training_steps == 0
-    assert once.outer_flops == 4 * once.match_flops
+    assert once.run_flops == 5 * 4 * once.match_flops
     assert small().steps == 3  # 20 images in batches of 8
 
 
@@ -74,6 +74,29 @@ def test_real_run_has_as_many_flops_as_were_counted(toy: Dataset, recipe: Recipe
     assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).run_flops
 
 
+@pytest.mark.parametrize("objective", ["feature", "characteristic", "feature+2*confidence", "gradient+0.1*feature"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_counted(
+    toy: Dataset, recipe: Recipe, objective: str, learner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "home", lambda: tmp_path)  # without experts of other tests
+    chosen = recipe.replace(policy="every-prefix", objective=objective, learner=learner, experts=2, expert_steps=3)
+    with FlopCounterMode(display=False) as counter:
+        for _ in condense(assemble(chosen, toy)):
+            pass
+    assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).run_flops
+
+
+@pytest.mark.parametrize("init", ["herding", "k-means"])
+def test_looking_at_real_images_is_counted(toy: Dataset, recipe: Recipe, init: str) -> None:
+    with FlopCounterMode(display=False) as counter:
+        assemble(recipe.replace(init=init), toy)
+    plain, looking = (
+        cost(r, toy.shape, toy.classes, len(toy.train)).run_flops for r in (recipe, recipe.replace(init=init))
+    )
+    assert counter.get_total_flops() == looking - plain
+
+
 @pytest.mark.parametrize("policy", ["mdc", "mdc-per-class"])
 def test_match_after_the_first_choice_has_as_many_flops_as_were_counted(
     toy: Dataset, recipe: Recipe, policy: str
@@ -83,7 +106,7 @@ def test_match_after_the_first_choice_has_as_many_flops_as_were_counted(
     theta = parts.learner.start(1)
     parts.policy.select(1, torch.zeros(toy.classes, chosen.ipc))
     with FlopCounterMode(display=False) as counter:
-        update_class(parts, theta, t=2, e=1, c=0)
+        update(parts, theta, t=2, e=1, group=[0])
     assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).match_flops
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from numpy.lib.npyio import NpzFile
 
-from mipset.condensing.objectives import L1, Distance, GradientMatching, Squared
-from mipset.condensing.policies import MostLearnableSubset, Ratchet, feature_distances
+from mipset.condensing.metrics import feature_distances
+from mipset.condensing.objectives import L1, Distance, FeatureMatching, GradientMatching, Squared
+from mipset.condensing.policies import MostLearnableSubset, Ratchet
 from mipset.condensing.synthetic import MultiFormation
 from mipset.nn.networks import ConvNet
 
@@ -56,17 +57,32 @@ def test_losses_and_pixel_gradients_equal_the_release(name: str, distance: Dista
     theta, label, per_image = network(file), int(file["label"]), int(file["factor"]) ** 2
     N = int(file["images_per_class"])
     objective = GradientMatching(distance)
-    target = objective.target(theta, torch.tensor(file["img_real"]), label)
+    target = objective.target(theta, torch.tensor(file["img_real"])[None], [label])
     prefixes = [n for n in range(1, N) if f"subset{n}_loss" in file]
     assert prefixes
     for n in [None, *prefixes]:
         pixels = torch.tensor(file["img_syn"]).requires_grad_()
         ends = [N * per_image] if n is None else [n * per_image, N * per_image]
-        loss = objective.distances(theta, pixels, label, target, ends).distances.sum()
+        loss = objective.distances(theta, pixels[None], [label], target, ends).distances.sum()
         (gradient,) = torch.autograd.grad(loss, pixels)
         title = "base" if n is None else f"subset{n}"
         assert loss.item() == pytest.approx(float(file[f"{title}_loss"]), rel=1e-5)
         assert relative(gradient, file[f"{title}_grad"]) < 1e-5
+
+
+def test_feature_matching_equals_the_release_of_dm() -> None:
+    file = golden("dm_match")
+    theta, real = network(file), torch.tensor(file["img_real"])[None]
+    objective, sizes = FeatureMatching(), [n for n in range(1, 100) if f"size{n}_loss" in file]
+    target = objective.target(theta, real, [0])
+    assert sizes
+    for n in sizes:
+        pixels = torch.tensor(file["img_syn"]).requires_grad_()
+        ends = sorted({n, len(pixels)})
+        losses = objective.distances(theta, pixels[None], [0], target, ends).distances[0]
+        (gradient,) = torch.autograd.grad(losses[ends.index(n)], pixels)
+        assert losses[ends.index(n)].item() == pytest.approx(float(file[f"size{n}_loss"]), rel=1e-5)
+        assert relative(gradient, file[f"size{n}_grad"]) < 1e-5
 
 
 @pytest.mark.parametrize(("name", "distance"), MATCHING)
@@ -74,10 +90,10 @@ def test_feature_distances_equal_the_release(name: str, distance: Distance) -> N
     file = golden(name)
     theta, label, N = network(file), int(file["label"]), int(file["images_per_class"])
     objective = GradientMatching(distance)
-    target = objective.target(theta, torch.tensor(file["img_real"]), label)
+    target = objective.target(theta, torch.tensor(file["img_real"])[None], [label])
     pixels = torch.tensor(file["img_syn"])
-    match = objective.distances(theta, pixels, label, target, [len(pixels)])
-    distances = feature_distances(match.features, target.features, N, distance)[: N - 1]
+    match = objective.distances(theta, pixels[None], [label], target, [len(pixels)])
+    distances = feature_distances(match.features[0], target.features[0], N, distance)[: N - 1]
     assert distances.numpy() == pytest.approx(file["feature_distances"], rel=1e-4)
 
 

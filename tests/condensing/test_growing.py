@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mipset.condensing.assembly import assemble, first_pixels
-from mipset.condensing.condense import condense, update_class
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense, update
 from mipset.condensing.growing import grown, in_order_of, recipe_of
 from mipset.condensing.packing import pack
 from mipset.condensing.policies import EveryPrefix, FrozenPrefix, MostLearnableSubset
@@ -55,7 +55,7 @@ def test_growing_by_images_keeps_the_first_ranks(toy: Dataset, recipe: Recipe, p
     grown_set = larger(first, toy, more)
     assert grown_set.ipc == 4
     assert np.array_equal(grown_set.images[:2], first.images)
-    assert not np.array_equal(grown_set.images[2:], to_uint8(first_pixels(more, toy))[2:].numpy()), (
+    assert not np.array_equal(grown_set.images[2:], to_uint8(assemble(more, toy).S.pixels)[2:].numpy()), (
         "the new ranks are condensed"
     )
     for rank in range(2):
@@ -71,7 +71,7 @@ def test_new_class_comes_after_the_others(toy: Dataset, recipe: Recipe, name: st
     grown_set = larger(first, data, recipe)
     assert grown_set.class_names == data.class_names
     assert np.array_equal(grown_set.images[:, :2], first.images)
-    assert not np.array_equal(grown_set.images[:, 2], to_uint8(first_pixels(recipe, data))[:, 2].numpy())
+    assert not np.array_equal(grown_set.images[:, 2], to_uint8(assemble(recipe, data).S.pixels)[:, 2].numpy())
 
 
 def test_growing_by_images_and_classes_together(toy: Dataset, recipe: Recipe) -> None:
@@ -124,7 +124,7 @@ def test_loss_and_distances_are_means_over_classes_that_change(toy: Dataset, rec
     loss = next(iter(condense(grown(first, toy, recipe, CPU)))).loss
     parts = grown(first, toy, recipe, CPU)
     assert parts.classes == [2]
-    assert loss == pytest.approx(float(update_class(parts, parts.learner.start(1), 1, 1, 2)[0]))
+    assert loss == pytest.approx(float(update(parts, parts.learner.start(1), 1, 1, [2])[0]))
     for t, changes in enumerate(([0, 0, 0], [9, 0, 0]), start=1):
         parts.policy.select(t, torch.tensor([changes, changes, [0, t, 0]], dtype=torch.float))
     assert parts.policy.state()["chosen"] == [1, 2]

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, condense, update_class
+from mipset.condensing.condense import Parts, condense, update
 from mipset.condensing.costs import passes
-from mipset.condensing.metrics import AccuracyDifference, Metric, Passes
+from mipset.condensing.metrics import AccuracyDifference, Metric
+from mipset.condensing.passes import Passes
 from mipset.condensing.policies import MostLearnableSubset, Policy
 from mipset.data import Dataset
 from mipset.nn.networks import ConvNet, Network
@@ -55,7 +56,7 @@ def test_gradient_distances_equal_the_objective_of_each_size_alone(toy: Dataset,
         parts = assemble(alone, toy, CPU)
         theta = parts.learner.start(1)
         for c in range(toy.classes):
-            loss, _ = update_class(parts, theta, 1, 1, c)
+            loss, _ = update(parts, theta, 1, 1, [c])
             assert policy.recorded[0][c, n - 1].item() == pytest.approx(loss.item(), rel=1e-4)
 
 

@@ -56,7 +56,7 @@ def check_every_prefix(theta: Network, objective: GradientMatching, ends: list[i
     distance, classifier = objective.distance, objective.classifier
     real = images(7, 1, side=side)
     ours, book = (images(12, 2, side=side).requires_grad_() for _ in range(2))
-    distances = objective.distances(theta, ours, 2, objective.target(theta, real, 2), ends).distances
+    distances = objective.distances(theta, ours[None], [2], objective.target(theta, real[None], [2]), ends).distances[0]
     expected = torch.stack([plain_loss(theta, real, book[:end], distance, classifier) for end in ends])
     torch.testing.assert_close(distances, expected)
     weights = torch.linspace(0.5, 2, len(ends), dtype=torch.float64)
@@ -69,10 +69,10 @@ def check_every_prefix(theta: Network, objective: GradientMatching, ends: list[i
 def test_pixel_gradients_equal_finite_differences(distance: Distance) -> None:
     theta, real = network(), images(5, 1)
     objective = GradientMatching(distance)
-    target = objective.target(theta, real, 1)
+    target = objective.target(theta, real[None], [1])
 
     def losses(x: Tensor) -> Tensor:
-        return objective.distances(theta, x, 1, target, [1, 2, 3]).distances
+        return objective.distances(theta, x[None], [1], target, [1, 2, 3]).distances
 
     assert torch.autograd.gradcheck(losses, images(3, 2).requires_grad_(), eps=1e-6, atol=1e-5, fast_mode=True)
 
@@ -81,18 +81,17 @@ def test_pixel_gradients_equal_finite_differences(distance: Distance) -> None:
 def test_equal_images_have_distance_zero(distance: Distance) -> None:
     theta, real = network(), images(6, 1)
     objective = GradientMatching(distance)
-    match = objective.distances(theta, real.clone(), 1, objective.target(theta, real, 1), [6])
+    match = objective.distances(theta, real.clone()[None], [1], objective.target(theta, real[None], [1]), [6])
     assert match.distances.item() == pytest.approx(0, abs=1e-3 if isinstance(distance, RowCosine) else 1e-9)
 
 
 def test_classifier_is_compared_only_if_asked_for() -> None:
     theta, real, synthetic = network(), images(6, 1), images(4, 2)
     conv, all_layers = GradientMatching(), GradientMatching(classifier=True)
-    assert len(conv.target(theta, real, 0).gradients) == 2
-    assert len(all_layers.target(theta, real, 0).gradients) == 3
-    few = conv.distances(theta, synthetic, 0, conv.target(theta, real, 0), [4]).distances
-    more = all_layers.distances(theta, synthetic, 0, all_layers.target(theta, real, 0), [4]).distances
-    assert more > few
+    few, more = (o.target(theta, real[None], [0]) for o in (conv, all_layers))
+    assert (len(few.gradients[0]), len(more.gradients[0])) == (2, 3)
+    less = conv.distances(theta, synthetic[None], [0], few, [4]).distances
+    assert all_layers.distances(theta, synthetic[None], [0], more, [4]).distances > less
 
 
 def test_row_cosine_ignores_the_scale_of_a_gradient() -> None:
@@ -105,22 +104,22 @@ def test_network_with_batch_norm_is_refused() -> None:
     theta = network()
     theta.layers["norm"] = torch.nn.ModuleList([torch.nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4)])
     with pytest.raises(SettingError, match="needs a `network` without batch norm"):
-        GradientMatching().target(theta, images(6, 1), 0)
+        GradientMatching().target(theta, images(6, 1)[None], [0])
 
 
 def test_hooks_are_removed_from_the_network() -> None:
     theta, real = network(), images(6, 1)
     objective = GradientMatching()
-    objective.distances(theta, images(4, 2), 0, objective.target(theta, real, 0), [2, 4])
+    objective.distances(theta, images(4, 2)[None], [0], objective.target(theta, real[None], [0]), [2, 4])
     assert all(not module._forward_hooks for module in theta.modules())
 
 
 def test_match_gives_features_without_gradient() -> None:
     theta, real, synthetic = network(), images(6, 1), images(4, 2)
     objective = GradientMatching()
-    target = objective.target(theta, real, 0)
-    match = objective.distances(theta, synthetic.requires_grad_(), 0, target, [4])
+    target = objective.target(theta, real[None], [0])
+    match = objective.distances(theta, synthetic.requires_grad_()[None], [0], target, [4])
     assert not match.features.requires_grad
     assert not target.features.requires_grad
-    torch.testing.assert_close(match.features, theta.features(synthetic).detach())
-    torch.testing.assert_close(target.features, theta.features(real).detach())
+    torch.testing.assert_close(match.features[0], theta.features(synthetic).detach())
+    torch.testing.assert_close(target.features[0], theta.features(real).detach())

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mipset.condensing.metrics import feature_distances
 from mipset.condensing.policies import (
     BaselineC,
     EveryPrefix,
@@ -18,7 +19,6 @@ from mipset.condensing.policies import (
     Predecessor,
     Ratchet,
     balanced_steps,
-    feature_distances,
     most_learnable,
     reduction_rate,
 )

@@ -1,4 +1,4 @@
-"""The synthetic set: tiles, first pixels, and steps of the pixels."""
+"""The synthetic set: tiles and first pixels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,6 @@ from mipset.nn.pixels import to_unit
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def synthetic(pixels: torch.Tensor, rate: float = 0.1, momentum: float = 0.5) -> Synthetic:
-    return Synthetic(pixels, Plain(), (0.5,), (0.25,), rate=rate, momentum=momentum)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(4, 15), st.integers(4, 15), st.integers(0, 99))
@@ -102,43 +98,8 @@ def test_noise_depends_on_seed_rank_and_class_only() -> None:
     assert 0.95 < float(whole.max()) <= 1
 
 
-@given(st.integers(1, 5), st.floats(0.1, 0.95), st.integers(1, 6))
-def test_momentum_between_visits_equals_one_optimiser_of_all(classes: int, momentum: float, rounds: int) -> None:
-    """The release steps one SGD over all classes after each of them."""
-    start = random(2, classes, 1, 2, 2).double()
-    S = synthetic(start.clone(), momentum=momentum)
-    plain = start.clone().requires_grad_()
-    sgd = torch.optim.SGD([plain], lr=0.1, momentum=momentum)
-    for k in range(rounds):
-        for c in range(classes):
-            gradient = random(2, 1, 2, 2, seed=100 * k + c).double()
-            S.step(c, gradient, frozen=0)
-            plain.grad = torch.zeros_like(plain)
-            plain.grad[:, c] = gradient
-            sgd.step()
-    # class c has coasted for all steps after its own visit but the c that belong to the next round
-    velocity = sgd.state[plain]["momentum_buffer"].detach()
-    left = [sum(momentum**j for j in range(1, c + 1)) for c in range(classes)]
-    expected = plain.detach() - 0.1 * velocity * torch.tensor(left).double().reshape(1, -1, 1, 1, 1)
-    torch.testing.assert_close(S.pixels, expected)
-
-
-@given(st.integers(0, 3), st.integers(0, 50))
-def test_frozen_ranks_stay_bit_identical_despite_momentum(frozen: int, seed: int) -> None:
-    S = synthetic(random(3, 2, 1, 2, 2))
-    S.step(0, random(3, 1, 2, 2, seed=seed), frozen=0)
-    before = S.pixels.clone()
-    for k in range(3):
-        S.step(0, random(3, 1, 2, 2, seed=seed + k), frozen=frozen)
-    S.clamp()
-    assert torch.equal(S.pixels[:frozen, 0], before[:frozen, 0].clamp(0, 1))
-    assert frozen == 3 or not torch.equal(S.pixels[frozen:, 0], before[frozen:, 0])
-    assert torch.equal(S.pixels[:, 1], before[:, 1])
-    assert not S.velocity[:frozen].any()
-
-
 def test_training_images_are_normalised() -> None:
-    S = synthetic(random(2, 3, 1, 4, 4))
+    S = Synthetic(random(2, 3, 1, 4, 4), Plain(), (0.5,), (0.25,))
     torch.testing.assert_close(S.decode(S.of_class(1)), (S.pixels[:, 1] - 0.5) / 0.25)
     assert S.of_class(1).requires_grad
     assert (S.N, S.C, S.resolution) == (2, 3, (4, 4))

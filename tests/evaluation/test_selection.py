@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense
+from mipset.condensing.orders import herding, k_center, random_order
 from mipset.condensing.packing import pack
 from mipset.condensing.synthetic import join
 from mipset.data import Dataset
@@ -24,10 +25,7 @@ from mipset.evaluation.evaluate import Evaluation, decoded
 from mipset.evaluation.selection import (
     SELECTIONS,
     easiest_first,
-    herding,
-    k_center,
     prediction_errors,
-    random_order,
     reorder,
     select,
     sum_over_best,

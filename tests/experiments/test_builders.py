@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mipset.condensing.assembly import first_pixels
+from mipset.condensing.assembly import assemble
 from mipset.data import Dataset
 from mipset.experiments.builders import BUILDERS, Condensation
 from mipset.settings.recipe import Recipe
@@ -35,6 +35,7 @@ def test_only_requested_sizes_are_condensed(recipe: Recipe) -> None:
 @pytest.mark.parametrize("init", ["mix", "noise"])
 def test_runs_of_baseline_b_start_from_different_images(toy: Dataset, recipe: Recipe, init: str) -> None:
     baseline = recipe.replace(policy="baseline-c", init=init)
-    starts = [run.start(toy) for run in BUILDERS["run-per-rank"].condensations(baseline, SIZES)]
-    assert torch.equal(torch.cat(starts), first_pixels(baseline, toy))
+    runs = BUILDERS["run-per-rank"].condensations(baseline, SIZES)
+    starts = [assemble(run.recipe, toy, first_rank=run.first_rank).S.pixels for run in runs]
+    assert torch.equal(torch.cat(starts), assemble(baseline, toy).S.pixels)
     assert not torch.equal(starts[0], starts[1])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mipset.condensing import assembly, checkpoint
-from mipset.condensing.assembly import assemble, first_pixels
+from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense
 from mipset.condensing.packing import pack
 from mipset.data import Dataset
@@ -86,7 +86,7 @@ class TestMethods:
         joined = read(tmp_path / "out" / name)
         assert (joined.recipe["ipc"], joined.provenance["condensations"]) == (3, 3)
         baseline = recipe.replace(policy="baseline-c")
-        starts = first_pixels(baseline, toy)
+        starts = assemble(baseline, toy).S.pixels
         for rank, images in enumerate(joined.images):
             alone = condensed(baseline.replace(ipc=1), toy, starts[rank : rank + 1])
             assert np.array_equal(images, alone[0])

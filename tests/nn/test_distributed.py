@@ -43,6 +43,12 @@ SMALL = [
     *("--ipc", "4", "--policy", "mdc", "--period", "1", "--width", "8", "--depth", "2", "--outer", "5", "--inner", "2"),
     *("--real-batch", "8", "--train-images", "30", "--train-batch", "15", "--pixel-lr", "0.05", "--threads", "1"),
 ]
+WITH_EXPERTS = [
+    *("--ipc", "2", "--policy", "every-prefix", "--width", "8", "--depth", "2", "--outer", "3", "--inner", "2"),
+    *("--real-batch", "8", "--train-batch", "15", "--pixel-lr", "0.05", "--threads", "1", "--init", "herding"),
+    *("--objective", "feature+2*confidence", "--learner", "experts", "--experts", "3", "--expert-steps", "4"),
+    *("--pixel-optimiser", "adam"),
+]
 
 # Writes a checkpoint after every outer iteration and keeps a copy of each. In the fourth, the process DIES is killed,
 # or the process FAILS runs out of memory.
@@ -190,7 +196,7 @@ def alone(saved: dict[str, Any], data: Dataset, team: Team = ALONE) -> dict[str,
     for step in condense(parts):
         if step.outer_done and step.t == saved["done"]:
             break
-    return {"pixels": parts.S.pixels, "velocity": parts.S.velocity, "policy": parts.policy.state()}
+    return {"pixels": parts.S.pixels, "optimiser": parts.optimiser.state, "policy": parts.policy.state()}
 
 
 def selections(policy: dict[str, Any]) -> list[list[int]]:
@@ -329,6 +335,20 @@ class TestTheSameRun:
         assert ended.out.startswith("one: 4 images for each of 3 classes, ")
         assert (tmp_path / "one").read_bytes() == here("none").read_bytes()
 
+    def test_two_processes_share_experts_and_condense_the_same_set(
+        self, torchrun: Callable[..., Ended], pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every expert is trained by one process, so its bits are those of a run with one process."""
+        ended = torchrun(2, "-m", "mipset", "condense", pets, "--out", "two", *WITH_EXPERTS, MIPSET_HOME="cache")
+        assert ended.code == 0, ended.err
+        assert len(list((tmp_path / "cache" / "experts").glob("*/*.pt"))) == 3
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["condense", pets, "--out", "one", *WITH_EXPERTS])
+        assert stopped.value.code == 0
+        two, one = (mipset.read(tmp_path / name).images.astype(int) for name in ("two", "one"))
+        assert np.abs(two - one).max() <= 1
+
     def test_two_processes_condense_the_same_set(
         self, torchrun: Callable[..., Ended], driver: Path, pets: str, tmp_path: Path
     ) -> None:
@@ -340,7 +360,7 @@ class TestTheSameRun:
         data, saved = mipset.load(pets), content(tmp_path / "two.checkpoint-4")
         parted, whole = alone(saved, data, Parted()), alone(saved, data)
         assert torch.equal(saved["pixels"], parted["pixels"])
-        assert torch.equal(saved["velocity"], parted["velocity"])
+        assert torch.equal(saved["optimiser"]["velocity"], parted["optimiser"]["velocity"])
         assert saved["policy"] == parted["policy"]
         assert_close(saved["pixels"], whole["pixels"])
         assert selections(saved["policy"]) == selections(whole["policy"])

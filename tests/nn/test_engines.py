@@ -190,8 +190,8 @@ def test_gradient_matching_is_the_same_with_both_engines(
     def matched(engine: Engine, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         theta = network(engine, kind)
         pixels = synthetic.to(kind).requires_grad_()
-        target = objective.target(theta, real.to(kind), 3)
-        match = objective.distances(theta, pixels, 3, target, ends)
+        target = objective.target(theta, real.to(kind)[None], [3])
+        match = objective.distances(theta, pixels[None], [3], target, ends)
         return match.distances.detach(), match.features, torch.autograd.grad(match.distances.sum(), pixels)[0]
 
     ours, theirs = (matched(engine, torch.float32) for engine in (Native(kernels), Engine()))

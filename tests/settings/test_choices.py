@@ -20,6 +20,9 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "freeze rules": (choices.FREEZE_RULES, assembly.FREEZE_RULES),
     "metrics": (choices.METRICS, assembly.METRICS),
     "distances": (choices.DISTANCES, assembly.DISTANCES),
+    "objectives": (choices.OBJECTIVES, assembly.OBJECTIVES),
+    "learners": (choices.LEARNERS, assembly.LEARNERS),
+    "pixel optimisers": (choices.OPTIMISERS, assembly.OPTIMISERS),
     "initialisations": (choices.INITIALISATIONS, assembly.INITIALISATIONS),
     "steps": (choices.STEPS, assembly.BALANCED),
     "precisions": (choices.PRECISIONS, assembly.HALF),
@@ -34,10 +37,37 @@ def test_names_that_can_be_chosen_are_names_that_can_be_made(table: str) -> None
     assert list(names) == list(parts)
 
 
-def test_settings_for_some_policies_name_settings_and_policies() -> None:
-    assert set(choices.ONLY_FOR) <= {f.name for f in fields(Recipe)}
-    for policies in choices.ONLY_FOR.values():
-        assert set(policies) < set(choices.POLICIES)
+def test_settings_that_need_others_name_settings_and_their_choices() -> None:
+    names = {"policy": choices.POLICIES, "learner": choices.LEARNERS}
+    assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
+    for other, values in choices.READ_IF.values():
+        assert set(values) < set(names[other])
+
+
+def test_objective_is_a_sum_of_weighted_terms() -> None:
+    assert choices.parse_objective("gradient") == [(1.0, "gradient")]
+    assert choices.parse_objective("0.5*feature+10*confidence") == [(0.5, "feature"), (10.0, "confidence")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("blur", r"there is no objective 'blur'\. Choose gradient, feature, characteristic or confidence, or a sum"),
+        ("", "there is no objective ''"),
+        ("feature+", "there is no objective ''"),
+        ("x*feature", "the weight of each term must be a number larger than 0"),
+        ("0*feature", "larger than 0"),
+        ("-1*feature", "larger than 0"),
+        ("nan*feature", "larger than 0"),
+        ("feature+inf*confidence", "larger than 0"),
+        ("feature+2*feature", "each term may be named once"),
+        ("confidence", "the first term must compare real and synthetic images"),
+        ("confidence+feature", "Put gradient, feature or characteristic before confidence"),
+    ],
+)
+def test_objective_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        Recipe(objective=text)
 
 
 def test_networks_for_condensing_have_no_batch_norm() -> None:

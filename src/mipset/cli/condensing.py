@@ -100,7 +100,8 @@ def run_condense(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
-    parts = assemble(recipe, data, device, first, engine, team)
+    with Progress() as bar:
+        parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
@@ -240,7 +241,8 @@ def run_grow(arguments: argparse.Namespace) -> None:
     data = in_order_of(artifact, dataset)
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
-    parts = grown(artifact, data, recipe, device, engine)
+    with Progress() as bar:
+        parts = grown(artifact, data, recipe, device, engine, bar.report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, data.identity + _digest(artifact), str(engine))
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}

@@ -11,11 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mipset import __version__
 from mipset.condensing.checks import check_fit
 from mipset.condensing.condense import Parts
-from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.experts import ExpertFiles, Experts
+from mipset.condensing.learners import Learner, TrainedOnReal, Untrained
 from mipset.condensing.metrics import AccuracyDifference, FeatureDistance, GradientDistance, Metric
-from mipset.condensing.objectives import L1, Distance, GradientMatching, Objective, RowCosine, Squared
+from mipset.condensing.objectives import (
+    L1,
+    CharacteristicFunctions,
+    Confidence,
+    Distance,
+    FeatureMatching,
+    GradientMatching,
+    Objective,
+    RowCosine,
+    Squared,
+    WeightedSum,
+)
+from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
 from mipset.condensing.policies import (
     BaselineC,
     EveryPrefix,
@@ -29,15 +43,24 @@ from mipset.condensing.policies import (
     Ratchet,
 )
 from mipset.condensing.samplers import ShuffledEpochs
-from mipset.condensing.synthetic import Synthetic, formation, from_noise, from_real
+from mipset.condensing.starts import (
+    Look,
+    clustered_real_images,
+    first_real_images,
+    herded_real_images,
+    noise,
+)
+from mipset.condensing.synthetic import Synthetic, formation
 from mipset.data import Dataset
 from mipset.errors import SettingError
+from mipset.io.files import home
 from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder
 from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
+from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
 Build = Callable[[], Network]
@@ -61,15 +84,6 @@ def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
     return AccuracyDifference(build, real, training_rule(r), schedule, r.seed)
 
 
-def _real_tiles(r: Recipe, data: Dataset) -> Tensor:
-    pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
-    return from_real([pixels[labels == c] for c in range(data.classes)], r.ipc, formation(r.factor))
-
-
-def _noise(r: Recipe, data: Dataset) -> Tensor:
-    return from_noise((r.ipc, data.classes, *data.shape), r.seed)
-
-
 # A policy is made from the recipe and, for each class, the smallest size that can still change.
 POLICIES: Mapping[str, Callable[[Recipe, Sequence[int]], Policy]] = {
     "baseline-c": lambda r, _: BaselineC(r.ipc),
@@ -88,7 +102,19 @@ METRICS: Mapping[str, Callable[[Recipe, Build, Images], Metric]] = {
     "accuracy": _accuracy,
 }
 DISTANCES: Mapping[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
-INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset], Tensor]] = {"mix": _real_tiles, "noise": _noise}
+OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
+    "gradient": lambda r, _: GradientMatching(DISTANCES[r.distance]),
+    "feature": lambda *_: FeatureMatching(),
+    "characteristic": lambda r, _: CharacteristicFunctions(r.seed),
+    "confidence": lambda _, learner: Confidence(learner.trained),
+}
+OPTIMISERS: Mapping[str, Callable[[Tensor, float, float], PixelOptimiser]] = {"sgd": MomentumSGD, "adam": Adam}
+INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset, Look], Tensor]] = {
+    "mix": lambda r, data, _: first_real_images(r, data),
+    "noise": lambda r, data, _: noise(r, data),
+    "herding": herded_real_images,
+    "k-means": clustered_real_images,
+}
 BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
 HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
 
@@ -109,9 +135,10 @@ def metric(r: Recipe, build: Build, real: Images) -> Metric:
     return METRICS[r.metric](r, build, real)
 
 
-def objective(r: Recipe) -> Objective[Any]:
-    """The distance between synthetic and real images that is minimised."""
-    return GradientMatching(DISTANCES[r.distance])
+def objective(r: Recipe, asked: Learner) -> Objective[Any]:
+    """The distance between synthetic and real images that is minimised; `asked` has the networks."""
+    terms = tuple((weight, OBJECTIVES[name](r, asked)) for weight, name in r.terms)
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else WeightedSum(terms)
 
 
 def training_rule(r: Recipe) -> TrainingRule:
@@ -126,6 +153,23 @@ def training_rule(r: Recipe) -> TrainingRule:
     )
 
 
+def _trained(r: Recipe, build: Build, real: Images, team: Team) -> Learner:
+    steps = {"batch": r.train_batch, "batches": r.train_steps, "seed": r.seed, "pool": r.pool, "life": r.life}
+    return TrainedOnReal(build, real, training_rule(r), **steps, team=team)
+
+
+def _experts(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFiles) -> Learner:
+    steps = {"steps": r.expert_steps, "batch": r.train_batch, "seed": r.seed}
+    return Experts([build] * r.experts, real, training_rule(r), **steps, files=files, team=team)
+
+
+LEARNERS: Mapping[str, Callable[[Recipe, Build, Images, Team, ExpertFiles], Learner]] = {
+    "trained": lambda r, build, real, team, _: _trained(r, build, real, team),
+    "experts": _experts,
+    "untrained": lambda r, build, real, *_: Untrained(build, real.pixels.device, r.seed),
+}
+
+
 def assemble(
     r: Recipe,
     data: Dataset,
@@ -133,11 +177,16 @@ def assemble(
     start: Tensor | None = None,
     engine: Engine | None = None,
     team: Team = ALONE,
+    *,
+    first_rank: int = 0,
+    report: Report = silent,
 ) -> Parts:
     """The parts of Algorithm 1 for this recipe and these data: give them to `condense`.
 
     `start` replaces the first pixels of the recipe. `engine` computes networks: plain torch by default;
-    `mipset.nn.engines.native()` is several times faster on a CPU. `team` is the processes that share the run.
+    `mipset.nn.engines.native()` is several times faster on a CPU. `team` is the processes that share the run. With
+    `first_rank`, the first pixels are those that a larger set has from this rank on. `report` is told how far the
+    training of experts is, if the recipe has any.
     """
     check_fit(r, data)
     if team.processes > data.classes:
@@ -148,20 +197,43 @@ def assemble(
     device = torch.device(device)
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
-    first = first_pixels(r, data) if start is None else given_pixels(start, (r.ipc, data.classes, *data.shape))
-    S = Synthetic(
-        first.to(device),
-        formation(r.factor),
-        data.mean,
-        data.std,
-        rate=r.scaled_pixel_lr(data.shape[1:]),
-        momentum=r.pixel_momentum,
-    )
-    return connect(r, S, real, members, builder(r.architecture, data.shape, data.classes, engine), team)
+    build = builder(r.architecture, data.shape, data.classes, engine)
+    learner = LEARNERS[r.learner](r, build, real, team, expert_files(r, data, engine))
+    learner.prepare(report)
+    if start is None:
+        look = Look(lambda: learner.trained(learner.start(1)), formation(r.factor), data.mean, data.std, device)
+        larger = r.replace(ipc=first_rank + r.ipc, prefix_weights="one") if first_rank else r
+        check_fit(larger, data)
+        first = INITIALISATIONS[r.init](larger, data, look)[first_rank:]
+    else:
+        first = given_pixels(start, (r.ipc, data.classes, *data.shape))
+    S = Synthetic(first.to(device), formation(r.factor), data.mean, data.std)
+    return connect(r, S, real, members, build, learner, team)
+
+
+EXPERT_SETTINGS = (
+    *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "train_precision"),
+    *("cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
+)
+
+
+def expert_files(r: Recipe, data: Dataset, engine: Engine | None) -> ExpertFiles:
+    """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
+    if r.learner != "experts":
+        return ExpertFiles(None)
+    settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
+    machine = {"engine": str(engine or Engine()), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
 
 
 def connect(
-    r: Recipe, S: Synthetic, real: Images, members: Sequence[Tensor], build: Build, team: Team = ALONE
+    r: Recipe,
+    S: Synthetic,
+    real: Images,
+    members: Sequence[Tensor],
+    build: Build,
+    learner: Learner,
+    team: Team = ALONE,
 ) -> Parts:
     """The parts that the recipe names, around S and the real images; `members` are the real images of each class.
 
@@ -169,19 +241,10 @@ def connect(
     """
     return Parts(
         S=S,
-        objective=objective(r),
+        objective=objective(r, learner),
         sampler=ShuffledEpochs(real, members, r.real_batch, r.seed),
-        learner=TrainedOnReal(
-            build,
-            real,
-            training_rule(r),
-            batch=r.train_batch,
-            batches=r.train_steps,
-            seed=r.seed,
-            pool=r.pool,
-            life=r.life,
-            team=team,
-        ),
+        learner=learner,
+        optimiser=OPTIMISERS[r.pixel_optimiser](S.pixels, r.scaled_pixel_lr(S.resolution), r.pixel_momentum),
         policy=policy(r, S.C),
         augmentation=augmentation(r.match_augment),
         metric=metric(r, build, real),
@@ -191,12 +254,6 @@ def connect(
         classes=team.share(range(S.C)),
         team=team,
     )
-
-
-def first_pixels(r: Recipe, data: Dataset) -> Tensor:
-    """The first pixels by the recipe, [N, C, ch, h, w]; those of a smaller set are a prefix of them."""
-    check_fit(r, data)
-    return INITIALISATIONS[r.init](r, data)
 
 
 def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,7 +1,7 @@
 """Checkpoints: the state of a run between two outer iterations, in one small file.
 
-Every random draw has an address, so the state is small: pixels and their momentum, the states of policy and learner,
-and the number of the iteration. The file holds tensors, numbers and lists; nothing in it is executed.
+Every random draw has an address, so the state is small: pixels, the states of optimiser, policy and learner, and the
+number of the iteration. The file holds tensors, numbers and lists; nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "",
         "done": step.t,
         "seconds": seconds,
         "pixels": step.parts.S.pixels.cpu(),
-        "velocity": step.parts.S.velocity.cpu(),
+        "optimiser": {name: tensor.cpu() for name, tensor in step.parts.optimiser.state.items()},
         "policy": step.parts.policy.state(),
         "learner": step.parts.learner.state(),
     }
@@ -97,7 +97,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
         content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
         saved_recipe, saved_sources, done = dict(content["recipe"]), content["sources"], int(content["done"])
         seconds = float(content["seconds"])
-        pixels, velocity = content["pixels"], content["velocity"]
+        pixels, optimiser = content["pixels"], dict(content["optimiser"])
         policy, learner, saved_engine = content["policy"], content["learner"], content["engine"]
     except Exception as error:  # damaged bytes make torch raise errors of any type
         raise ArtifactError(_unreadable(path)) from error
@@ -118,7 +118,8 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
             f"Use the same data, or delete the checkpoint to start again."
         )
     parts.S.pixels.copy_(pixels)
-    parts.S.velocity.copy_(velocity)
+    for name, tensor in parts.optimiser.state.items():
+        tensor.copy_(optimiser[name])
     parts.policy.restore(policy)
     parts.learner.restore(learner)
     return done, seconds

@@ -20,7 +20,7 @@ def check_fit(r: Recipe, data: Dataset) -> None:
             f"Class {name!r} has {have} training images, fewer than `real_batch` {r.real_batch}. "
             f"Choose {have} or less, or add images."
         )
-    if r.init == "mix" and have < r.ipc * r.factor**2:
+    if r.init != "noise" and have < r.ipc * r.factor**2:
         raise SettingError(
             f"Class {name!r} has {have} training images, but `ipc` {r.ipc} with `factor` {r.factor} starts from "
             f"{r.ipc * r.factor**2}. Choose a smaller `ipc` or `factor`, or `init` noise."

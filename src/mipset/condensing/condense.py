@@ -9,7 +9,7 @@
     D         distance between S_[n] and B at θ, such as that of their gradients (the objective)
     w_n       weight of size n (the policy)
     F         distance of every size from B by the metric, such as the feature distance (equation 5)
-    λ         learning rate of the pixels (kept by S)
+    λ         learning rate of the pixels (the optimiser)
 
 Nothing here asks which method runs: a method is the parts that it is assembled from (see assembly.py).
 """
@@ -26,6 +26,7 @@ from torch import Tensor
 from mipset.condensing.learners import Learner
 from mipset.condensing.metrics import Metric
 from mipset.condensing.objectives import Objective
+from mipset.condensing.optimisers import Moment, PixelOptimiser
 from mipset.condensing.policies import Policy
 from mipset.condensing.samplers import Sampler
 from mipset.condensing.synthetic import Synthetic
@@ -44,6 +45,7 @@ class Parts:
     objective: Objective[Any]
     sampler: Sampler
     learner: Learner
+    optimiser: PixelOptimiser
     policy: Policy
     augmentation: Augmentation
     metric: Metric
@@ -56,6 +58,12 @@ class Parts:
     def number(self, t: int, e: int) -> int:
         """The number of inner iterations of the run before this one."""
         return (t - 1) * self.E + e - 1
+
+    @property
+    def groups(self) -> list[Sequence[int]]:
+        """The classes of this process, in groups that share a pass and are updated together."""
+        images = self.S.N * self.S.formation.images + self.sampler.batch
+        return self.objective.groups(self.classes, images * self.S.resolution[0] * self.S.resolution[1])
 
 
 @dataclass(frozen=True)
@@ -86,16 +94,16 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         moving = [c for c in range(S.C) if policy.frozen(c) < S.N]
         F, losses = torch.zeros(S.C, S.N), S.pixels.new_zeros(S.C)
         for e in range(1, E + 1):  # inner loop
-            for c in parts.classes:  # class loop
-                losses[c], F_c = update_class(parts, θ, t, e, c)
-                F[c] += F_c / E
+            for group in parts.groups:  # class loop
+                losses[group], F_group = update(parts, θ, t, e, group)
+                F[group] += F_group / E
             team.complete(losses, parts.classes)
             loss = _finite(losses[moving].mean().item(), t, e)
             if e < E:  # θ is not used after the last match
-                parts.learner.advance(θ, parts.number(t, e))
+                θ = parts.learner.advance(θ, parts.number(t, e))
                 yield Step(parts, t, e, loss)
         S.clamp()
-        for tensor in (S.pixels, S.velocity):
+        for tensor in (S.pixels, *parts.optimiser.state.values()):
             team.complete(tensor, parts.classes, dim=1)
         if policy.measures(t):
             F += parts.metric.of_set(S, t)
@@ -104,21 +112,30 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
         yield Step(parts, t, E, loss)
 
 
-def update_class(parts: Parts, θ: Network, t: int, e: int, c: int) -> tuple[Tensor, Tensor | float]:
-    """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ), except for its frozen prefix (equations 4 and 10)."""
+def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> tuple[Tensor, Tensor | float]:
+    """S_c ← S_c - λ ∇ sum_n w_n D(S_[n], B_c; θ) for the classes c of a group, except for their frozen prefixes.
+
+    These are equations 4 and 10. The result is the loss of each class, and F of each class if it is measured.
+    """
     S, policy, objective = parts.S, parts.policy, parts.objective
-    w, measured = policy.weights(c), policy.measures(t)
+    weights, measured = [policy.weights(c) for c in group], policy.measures(t)
     every = measured and parts.metric.every_size
-    sizes = [n for n in range(1, S.N + 1) if every or w[n - 1] or n == S.N]  # always the whole set
-    B_c, S_c = parts.sampler.sample(c, θ, parts.number(t, e)), S.of_class(c)
-    draw = parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution)
-    target = objective.target(θ, draw(B_c), c)
-    match = objective.distances(θ, draw(S.decode(S_c)), c, target, [n * S.formation.images for n in sizes])
-    loss = match.distances @ match.distances.new_tensor([w[n - 1] for n in sizes])
-    (gradient,) = torch.autograd.grad(loss, S_c)
-    S.step(c, gradient, policy.frozen(c), policy.steps(c))
-    F_c = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
-    return loss.detach(), F_c
+    sizes = [n for n in range(1, S.N) if every or any(w[n - 1] for w in weights)] + [S.N]  # always the whole set
+    at = Moment(parts.number(t, e), parts.T * parts.E)
+    draws = [
+        parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution) for c in group
+    ]
+    B = torch.stack([draw(parts.sampler.sample(c, θ, at.number)) for c, draw in zip(group, draws, strict=True)])
+    X = [S.of_class(c) for c in group]
+    target = objective.target(θ, B, group)
+    decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
+    match = objective.distances(θ, decoded, group, target, [n * S.formation.images for n in sizes])
+    losses = (match.distances * match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])).sum(dim=1)
+    gradients = torch.autograd.grad(losses.sum(), X)
+    for c, gradient in zip(group, gradients, strict=True):
+        parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
+    F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
+    return losses.detach(), F
 
 
 def _finite(loss: float, t: int, e: int) -> float:

@@ -1,6 +1,6 @@
 """What a condensation costs, before it runs: floating-point operations, memory, and time on this machine.
 
-What is counted is what runs: `update_class` of condense.py and the learner's `advance`, with parts from assembly.py. On
+What is counted is what runs: `update` of condense.py and the learner's `advance`, with parts from assembly.py. On
 the device "meta", tensors have shapes but no values, so the operations are counted without being computed. On a real
 device the same functions are timed. Neither needs the data: their shape and number are enough.
 
@@ -23,12 +23,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from mipset.condensing.assembly import connect, metric, policy
-from mipset.condensing.condense import update_class
-from mipset.condensing.metrics import Passes
+from mipset.condensing.assembly import LEARNERS, connect, metric, objective, policy
+from mipset.condensing.condense import update
+from mipset.condensing.experts import ExpertFiles
+from mipset.condensing.learners import Learner
 from mipset.condensing.objectives import Match, Objective, Target
+from mipset.condensing.passes import Passes
 from mipset.condensing.policies import Policy
 from mipset.condensing.synthetic import Synthetic, formation
+from mipset.nn.distributed import ALONE
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder
 from mipset.nn.training import Images
@@ -55,8 +58,10 @@ class Cost:
     target_flops: int  # one match, the part of the real images
     distances_flops: int  # one match, the rest: distances of the synthetic images and gradient of the pixels
     step_flops: int  # one training step of the network
+    start_flops: int  # a look at every real image, if the first pixels are chosen by features
     classes: int
     steps: int  # training steps between two inner iterations
+    training_steps: int  # in the whole run, those of experts included
     inner: int
     outer: int
     parameters: int  # of the network
@@ -76,24 +81,14 @@ class Cost:
         return self.classes * self.match_flops + self.steps * self.step_flops
 
     @property
-    def outer_flops(self) -> int:
-        """One outer iteration; there is no training after its last inner iteration."""
-        return self.inner * self.inner_flops - self.steps * self.step_flops
-
-    @property
     def run_flops(self) -> int:
         """The whole run."""
-        return self.outer * self.outer_flops
+        return self.matches * self.match_flops + self.training_steps * self.step_flops + self.start_flops
 
     @property
     def matches(self) -> int:
         """The number of matches of a class in the whole run."""
         return self.outer * self.inner * self.classes
-
-    @property
-    def training_steps(self) -> int:
-        """The number of training steps in the whole run."""
-        return self.outer * (self.inner - 1) * self.steps
 
     @property
     def gradient_bytes(self) -> int:
@@ -113,7 +108,8 @@ class Cost:
 
     def seconds(self, match: float, step: float) -> float:
         """The seconds of the run, if one match and one training step take so many seconds."""
-        return self.matches * match + self.training_steps * step
+        start = step * self.start_flops / self.step_flops
+        return self.matches * match + self.training_steps * step + start
 
 
 def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
@@ -129,33 +125,35 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         step_flops = int(counter.get_total_flops())
         with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
             sample.match()
-        match_flops = int(counter.get_total_flops())
+        match_flops, target_flops = (count // len(sample.group) for count in (counter.get_total_flops(), target.flops))
+    by_features = r.init in ("herding", "k-means")
+    look_flops = feature_flops(builder(r.architecture, shape, classes), shape) if by_features else 0
     pixels = shape[0] * shape[1] * shape[2]
     return Cost(
-        target_flops=target.flops,
-        distances_flops=match_flops - target.flops,
+        target_flops=target_flops,
+        distances_flops=match_flops - target_flops,
         step_flops=step_flops,
+        start_flops=images * look_flops,
         classes=classes,
-        steps=r.train_steps,
+        steps=r.train_steps if r.learner == "trained" else 0,
+        training_steps=r.training_steps,
         inner=r.inner,
         outer=r.outer,
         parameters=sum(weight.numel() for weight in sample.theta.parameters()),
         stored_pixels=r.ipc * classes * pixels,
         data_bytes=(images + test_images) * (pixels + LABEL_BYTES),
-        starting_bytes=images * pixels if r.init == "mix" else 0,
+        starting_bytes=images * pixels if r.init != "noise" else 0,
         working_bytes=peak.most,
     )
 
 
 def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
-    """The forward and backward passes of a run.
-
-    A match has a forward pass over real images and one over synthetic images, and a backward pass for the gradient of
-    each and for that of the pixels. The measurements of a policy are added.
-    """
-    matching = Passes(2, 3) * (r.outer * r.inner * classes)
-    training = Passes(1, 1) * (r.outer * (r.inner - 1) * r.train_steps)
-    return matching + training + measuring_passes(r, shape, classes, images)
+    """The forward and backward passes of a run: of matches, of training steps, and of the measurements of a policy."""
+    with META:
+        real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), META)
+    matching = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real)).passes
+    matching = matching * (r.outer * r.inner * classes)
+    return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
 
 
 def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
@@ -165,6 +163,15 @@ def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Pass
     build = builder(r.architecture, shape, classes)
     measured = sum(policy(r, classes).measures(t) for t in range(1, r.outer + 1))
     return metric(r, build, real).passes(r.ipc, classes * r.factor**2) * measured
+
+
+def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
+    """The FLOPs of the features of one image [ch, h, w]."""
+    with torch.random.fork_rng(devices=[]), META:
+        theta, image = build(), torch.zeros(1, *shape)
+    with FlopCounterMode(display=False) as counter:
+        theta.features(image)
+    return int(counter.get_total_flops())
 
 
 def training_flops(build: Callable[[], Network], shape: Shape) -> int:
@@ -188,7 +195,7 @@ def timed(
     small = whole if part is r else cost(part, shape, classes, 0)
     sample = Sample(part, shape, classes, device, engine)
     step = _fastest(sample.train, sample.wait) * whole.step_flops / small.step_flops
-    match = _fastest(sample.match, sample.wait) * whole.match_flops / small.match_flops
+    match = _fastest(sample.match, sample.wait) / len(sample.group) * whole.match_flops / small.match_flops
     return match, step
 
 
@@ -218,24 +225,35 @@ def _fastest(work: Callable[[], object], wait: Callable[[], object]) -> float:
     return min(times)
 
 
-class Sample:
-    """The smallest run that takes the two steps of a real one: a match of one class, and a training step.
+def _sampled_learner(r: Recipe, build: Callable[[], Network], real: Images) -> Learner:
+    """A learner whose `advance` is one training step: all learners train networks by the same rule."""
+    once = r.replace(learner="trained", train_images=r.train_batch)
+    return LEARNERS[once.learner](once, build, real, ALONE, ExpertFiles(None))
 
-    It has one class of synthetic images, and one batch of real images, which are all the same. The pixels do not move.
+
+class Sample:
+    """The smallest run that takes the two steps of a real one: a match of one group of classes, and a training step.
+
+    It has one batch of real images, which are all the same. The pixels do not move.
     """
 
     def __init__(
         self, r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
     ) -> None:
-        once = r.replace(train_images=r.train_batch, pixel_lr=0.0)
+        still = r.replace(pixel_lr=0.0)
         level = (0.5,) * shape[0]
         images = max(r.real_batch, r.train_batch)
+        build = builder(r.architecture, shape, classes, engine)
         with device:
             pixels, labels = torch.zeros(images, *shape, dtype=torch.uint8), torch.zeros(images, dtype=torch.long)
-            first = torch.full((r.ipc, 1, *shape), 0.5)
         real = Images.of(pixels, labels, level, level, device)
-        S = Synthetic(first, formation(r.factor), level, level, rate=0.0, momentum=r.pixel_momentum)
-        parts = connect(once, S, real, [torch.arange(r.real_batch)], builder(r.architecture, shape, classes, engine))
+        learner = _sampled_learner(r, build, real)
+        pixels_per_class = (r.ipc * r.factor**2 + r.real_batch) * shape[1] * shape[2]
+        self.group = objective(r, learner).groups(range(classes), pixels_per_class)[0]
+        with device:
+            first = torch.full((r.ipc, len(self.group), *shape), 0.5)
+        S = Synthetic(first, formation(r.factor), level, level)
+        parts = connect(still, S, real, [torch.arange(r.real_batch)] * len(self.group), build, learner)
         self.parts = replace(parts, policy=AfterFirstChoice(parts.policy, r.ipc))
         self.theta = parts.learner.start(1)
 
@@ -244,8 +262,8 @@ class Sample:
         self.parts.learner.advance(self.theta, 0)
 
     def match(self) -> None:
-        """One class in one inner iteration."""
-        update_class(self.parts, self.theta, 1, 1, 0)
+        """One group of classes in one inner iteration."""
+        update(self.parts, self.theta, 1, 1, self.group)
 
     def wait(self) -> None:
         """Wait until the device has finished."""
@@ -269,14 +287,16 @@ class CountedTarget(Objective[Target]):
         self._objective, self._counter = objective, counter
         self.flops = 0
 
-    def target(self, theta: Network, real: Tensor, label: int) -> Target:
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         before = self._counter.get_total_flops()
-        target: Target = self._objective.target(theta, real, label)
+        target: Target = self._objective.target(theta, real, labels)
         self.flops = int(self._counter.get_total_flops() - before)
         return target
 
-    def distances(self, theta: Network, synthetic: Tensor, label: int, target: Target, ends: Sequence[int]) -> Match:
-        return self._objective.distances(theta, synthetic, label, target, ends)
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
+    ) -> Match:
+        return self._objective.distances(theta, synthetic, labels, target, ends)
 
 
 class AfterFirstChoice(Policy):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from mipset.condensing.assembly import assemble, first_pixels, policy
+from mipset.condensing.assembly import assemble, policy
 from mipset.condensing.condense import Parts, Step
 from mipset.condensing.packing import pack
 from mipset.data import Dataset
@@ -22,6 +22,7 @@ from mipset.file.artifact import Artifact
 from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
 from mipset.nn.pixels import to_unit
+from mipset.reporting import Report, silent
 from mipset.settings.catalogue import RECIPES, check_read, recipe
 from mipset.settings.recipe import Recipe
 
@@ -41,7 +42,7 @@ def recipe_of(artifact: Artifact, name: str | None = None, **given: Any) -> Reci
         )
     stored = {key: value for key, value in artifact.recipe.items() if key in settings}
     chosen = Recipe(**{**stored, **own})
-    check_read(given, chosen.policy)
+    check_read(given, chosen)
     return chosen
 
 
@@ -52,7 +53,14 @@ def in_order_of(artifact: Artifact, data: Dataset) -> Dataset:
     return replace(data.with_class_order((*artifact.class_names, *new)), mean=artifact.mean, std=artifact.std)
 
 
-def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, engine: Engine | None = None) -> Parts:
+def grown(
+    artifact: Artifact,
+    data: Dataset,
+    r: Recipe,
+    device: torch.device,
+    engine: Engine | None = None,
+    report: Report = silent,
+) -> Parts:
     """The parts that condense `r.ipc` images of all classes of `data`; the images of the file are frozen.
 
     `data` must have the classes of the file first: see `in_order_of`.
@@ -75,10 +83,9 @@ def grown(artifact: Artifact, data: Dataset, r: Recipe, device: torch.device, en
             f"`prefix_weights` {r.prefix_weights} gives size {r.ipc} the weight 0, so its last image would not be "
             f"condensed. Choose weights such as 1:60,{r.ipc}:40."
         )
-    start = first_pixels(r, data)
-    start[:N, :C] = to_unit(torch.from_numpy(artifact.images.copy()))
     frozen = tuple(N if c < C else 0 for c in range(data.classes))
-    parts = assemble(r, data, device, start, engine)
+    parts = assemble(r, data, device, engine=engine, report=report)
+    parts.S.pixels[:N, :C] = to_unit(torch.from_numpy(artifact.images.copy())).to(device)
     moving = [c for c in parts.classes if frozen[c] < r.ipc]
     return replace(parts, policy=policy(r, data.classes, frozen), classes=moving)
 

@@ -13,20 +13,28 @@ from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
 from mipset.nn.training import Images, TrainingRule
+from mipset.reporting import Report, silent
 
 State: TypeAlias = dict[str, Any]  # tensors, numbers and lists only: a checkpoint holds it
 
 
 class Learner(ABC):
-    """The network of one outer iteration."""
+    """The networks of the inner iterations."""
+
+    def prepare(self, report: Report = silent) -> None:  # noqa: B027
+        """Do what must be done once before the first iteration, if anything. It may take long."""
 
     @abstractmethod
     def start(self, t: int) -> Network:
         """θ_{t,1}: the network at the start of outer iteration `t`."""
 
     @abstractmethod
-    def advance(self, theta: Network, number: int) -> None:
-        """θ_{t,e} to θ_{t,e+1}, in place, after inner iteration `number`, counted over the whole run."""
+    def advance(self, theta: Network, number: int) -> Network:
+        """θ_{t,e+1} from θ_{t,e}, after inner iteration `number`, counted over the whole run. θ may be changed."""
+
+    def trained(self, theta: Network) -> Network:
+        """The network that θ becomes, or has become, when it is trained; θ itself if that is not known."""
+        return theta
 
     def state(self) -> State:
         """What a checkpoint needs to hold."""
@@ -98,9 +106,23 @@ class TrainedOnReal(Learner):
             network.theta.load_state_dict(saved["theta"])
             network.optimiser.load_state_dict(saved["optimiser"])
 
-    def advance(self, theta: Network, number: int) -> None:
+    def advance(self, theta: Network, number: int) -> Network:
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
             draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
             optimiser = self._networks[self._turn].optimiser
             self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)
+        return theta
+
+
+class Untrained(Learner):
+    """A new network with random weights in every inner iteration (DM)."""
+
+    def __init__(self, build: Callable[[], Network], device: torch.device, seed: int) -> None:
+        self.build, self.device, self.seed = build, device, seed
+
+    def start(self, t: int) -> Network:
+        return fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.device)
+
+    def advance(self, theta: Network, number: int) -> Network:
+        return fresh(self.build, key(self.seed, Purpose.NETWORK, 0, number), self.device)

@@ -16,25 +16,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mipset.condensing.policies import feature_distances
+from mipset.condensing.passes import Passes
 from mipset.condensing.synthetic import Synthetic
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, key, permutation
 from mipset.nn.training import TEST_BATCH, Images, Schedule, TrainingRule, class_scores, fit
 
 
-@dataclass(frozen=True)
-class Passes:
-    """The number of forward passes of a batch through a network, and of backward passes."""
+def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """F_t(S_[n], B) = D(mean f_t(S_[n]), mean f_t(B)) for every n (equation 5), from one cumulative mean: [N].
 
-    forward: int = 0
-    backward: int = 0
-
-    def __add__(self, other: Passes) -> Passes:
-        return Passes(self.forward + other.forward, self.backward + other.backward)
-
-    def __mul__(self, times: int) -> Passes:
-        return Passes(self.forward * times, self.backward * times)
+    `f_S` [N * k, F] holds the k decoded images of the first stored image, then those of the second, and so on. `D`
+    compares N vectors [N, 1, F] with one [1, F].
+    """
+    per_image = f_S.reshape(N, -1, f_S.shape[1]).mean(dim=1)  # [N, F]
+    sizes = torch.arange(1, N + 1, device=f_S.device, dtype=f_S.dtype)
+    prefix_means = per_image.cumsum(dim=0) / sizes[:, None]
+    return D(prefix_means[:, None], f_B.mean(dim=0)[None])
 
 
 class Metric(ABC):
@@ -44,7 +42,10 @@ class Metric(ABC):
 
     @abstractmethod
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
-        """[N], of one class in one inner iteration: from the features of S_c and B_c, and the distances of sizes."""
+        """[classes, N], of some classes in one inner iteration.
+
+        It is taken from their features, [classes, images, F], and from the distances of sizes, [classes, sizes].
+        """
 
     def of_set(self, S: Synthetic, t: int) -> Tensor | float:
         """[C, N], of the set S after outer iteration `t`."""
@@ -63,7 +64,8 @@ class FeatureDistance(Metric):
     D: Callable[[Tensor, Tensor], Tensor]
 
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
-        return feature_distances(f_S, f_B, self.N, self.D).cpu()
+        of_classes = [feature_distances(S_c, B_c, self.N, self.D) for S_c, B_c in zip(f_S, f_B, strict=True)]
+        return torch.stack(of_classes).cpu()
 
 
 @dataclass(frozen=True)

@@ -15,28 +15,15 @@ Its answers change only in `select`, at the end of an outer iteration, and depen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
 from mipset.errors import SettingError
 
 State: TypeAlias = dict[str, Any]  # numbers and lists only: a checkpoint holds it
-
-
-def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """F_t(S_[n], B) = D(mean f_t(S_[n]), mean f_t(B)) for every n (equation 5), from one cumulative mean: [N].
-
-    `f_S` [N * k, F] holds the k decoded images of the first stored image, then those of the second, and so on. `D`
-    compares N vectors [N, 1, F] with one [1, F].
-    """
-    per_image = f_S.reshape(N, -1, f_S.shape[1]).mean(dim=1)  # [N, F]
-    sizes = torch.arange(1, N + 1, device=f_S.device, dtype=f_S.dtype)
-    prefix_means = per_image.cumsum(dim=0) / sizes[:, None]
-    return D(prefix_means[:, None], f_B.mean(dim=0)[None])
 
 
 def reduction_rate(F_now: Sequence[float], F_before: Sequence[float], Δt: int) -> list[float]:

@@ -15,6 +15,8 @@ from mipset.nn.training import Images
 class Sampler(ABC):
     """Real images B_c of class c for one inner iteration."""
 
+    batch: int  # how many of each class
+
     @abstractmethod
     def sample(self, c: int, theta: Network, number: int) -> Tensor:
         """Normalised images of class `c` for inner iteration `number`, counted over the whole run, at weights θ."""

@@ -8,7 +8,6 @@ docs/architecture.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -174,26 +173,10 @@ def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], st
 
 
 class Synthetic:
-    """S: the stored pixels [N, C, ch, h, w], how they decode, and how they move.
+    """S: the stored pixels [N, C, ch, h, w], and how they decode."""
 
-    They move by gradient descent with momentum, one class at a time. The base method takes one step of one optimiser
-    after every class. So between two gradients of a class, its momentum moves its pixels in C - 1 more steps. These
-    steps are a geometric sum, which is added at once. So the pixels of a class do not depend on when, or in which
-    process, the other classes are updated. Frozen ranks do not move and keep no momentum.
-    """
-
-    def __init__(
-        self,
-        pixels: Tensor,
-        form: Formation,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        *,
-        rate: float,
-        momentum: float,
-    ) -> None:
-        self.pixels, self.formation, self.rate, self.momentum = pixels, form, rate, momentum
-        self.velocity = torch.zeros_like(pixels)
+    def __init__(self, pixels: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self.pixels, self.formation = pixels, form
         self._scale = (mean, std)
         self._mean, self._std = (
             torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1) for values in (mean, std)
@@ -225,18 +208,6 @@ class Synthetic:
     def decode(self, stored: Tensor) -> Tensor:
         """Stored images to normalised training images."""
         return normalise(self.formation.decode(stored), self._mean, self._std)
-
-    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None = None) -> None:
-        """Move class `c` against `gradient` [N, ch, h, w], scaled rank by rank; the first `frozen` ranks stay."""
-        if scale is not None:
-            gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
-        others = self.C - 1
-        velocity = self.velocity[:, c]
-        velocity[:frozen] = 0
-        velocity[frozen:].mul_(self.momentum).add_(gradient[frozen:])
-        steps = sum(self.momentum**k for k in range(others + 1))
-        self.pixels[frozen:, c].sub_(velocity[frozen:], alpha=self.rate * steps)
-        velocity.mul_(self.momentum**others)
 
     def clamp(self) -> None:
         """Clamp all pixels to [0, 1]. Frozen pixels were clamped before they were frozen, so they do not change."""

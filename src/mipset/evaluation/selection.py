@@ -22,8 +22,9 @@ from torch import Tensor
 
 from mipset.condensing.assembly import assemble
 from mipset.condensing.checks import check_fit
-from mipset.condensing.metrics import Passes
+from mipset.condensing.orders import herding, k_center, random_order
 from mipset.condensing.packing import as_artifact
+from mipset.condensing.passes import Passes
 from mipset.condensing.synthetic import cut, formation, from_real, join
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError, choices
@@ -34,62 +35,12 @@ from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.pixels import to_uint8
-from mipset.nn.randomness import Purpose, key, permutation
+from mipset.nn.randomness import Purpose, key
 from mipset.nn.training import TEST_BATCH, Images, class_scores, fit, last_features, rule_of, schedule_of
 from mipset.reporting import Report, silent
 from mipset.settings.architecture import Architecture
 from mipset.settings.protocol import Protocol
 from mipset.settings.recipe import Recipe
-
-
-def random_order(count: int, n: int, seed: int, c: int) -> Tensor:
-    """`n` of the `count` images of class `c`, shuffled: their rows."""
-    _check_enough(count, n)
-    return permutation(count, seed, Purpose.SELECTION, c)[:n]
-
-
-def herding(features: Tensor, n: int) -> Tensor:
-    """The rows of `n` images with these features [B, F].
-
-    Each next image is the one that brings the mean of the selected images closest to the mean of all.
-    """
-    _check_enough(len(features), n)
-    mean = features.mean(dim=0)
-    total = torch.zeros_like(mean)
-    selected: list[int] = []
-    for size in range(1, n + 1):
-        far = _squared_distances(features, size * mean - total)  # size² times the squared distance of the means
-        far[selected] = float("inf")
-        selected.append(int(far.argmin()))
-        total += features[selected[-1]]
-    return torch.tensor(selected)
-
-
-def k_center(features: Tensor, n: int) -> Tensor:
-    """The rows of `n` images with these features [B, F].
-
-    The first is nearest to the mean of all. Each next image is the one that is farthest from the selected images.
-    """
-    _check_enough(len(features), n)
-    selected = [int(_squared_distances(features, features.mean(dim=0)).argmin())]
-    nearest = features.new_full((len(features),), float("inf"))
-    while len(selected) < n:
-        nearest = torch.minimum(nearest, _squared_distances(features, features[selected[-1]]))
-        nearest[selected] = -1.0  # an image is selected once, even if all others are its copies
-        selected.append(int(nearest.argmax()))
-    return torch.tensor(selected)
-
-
-def _squared_distances(features: Tensor, point: Tensor) -> Tensor:
-    return (features - point).square_().sum(dim=1)
-
-
-def _check_enough(count: int, n: int) -> None:
-    if not 1 <= n <= count:
-        raise SettingError(
-            f"{n} of {count} images cannot be selected: the number must be from 1 to {count}. Choose another."
-        )
-
 
 SELECTIONS = ("random", "herding", "k-center")
 _BY_FEATURES = {"herding": herding, "k-center": k_center}

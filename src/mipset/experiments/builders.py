@@ -17,10 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from mipset.condensing.assembly import first_pixels
-from mipset.condensing.metrics import Passes
+from mipset.condensing.passes import Passes
 from mipset.data import Dataset
 from mipset.evaluation.selection import reorder, reordering_passes, select, selection_passes
 from mipset.file.artifact import Artifact
@@ -39,10 +37,6 @@ class Condensation:
 
     recipe: Recipe
     first_rank: int = 0
-
-    def start(self, data: Dataset) -> Tensor:
-        """Its first pixels."""
-        return first_pixels(self.recipe.replace(ipc=self.first_rank + self.recipe.ipc), data)[self.first_rank :]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mipset.errors import SettingError
 from mipset.experiments.builders import BUILDERS, Condensation, SetBuilder
 from mipset.experiments.results import Result
 from mipset.settings.architecture import Architecture
-from mipset.settings.choices import ONLY_FOR
+from mipset.settings.choices import POLICIES, policies_reading
 from mipset.settings.methods import Method
 from mipset.settings.protocol import Protocol
 from mipset.settings.recipe import Recipe
@@ -128,7 +128,11 @@ class Grid:
     @property
     def table_key(self) -> str:
         """Hash of what all cells of one table share."""
-        shared = {name: value for name, value in self.changes.items() if name != "seed" and name not in ONLY_FOR}
+        shared = {
+            name: value
+            for name, value in self.changes.items()
+            if name != "seed" and policies_reading(name) == tuple(POLICIES)
+        }
         return _hash({"recipe": self.recipe, "given": shared, **self._shared})
 
     @property

@@ -143,7 +143,7 @@ class Runner:
 
     def _started(self, run: Condensation) -> CheckpointedRun:
         data, engine = self.comparison.grid.data, self.machine.engine
-        parts = assemble(run.recipe, data, self.machine.device, run.start(data), engine)
+        parts = assemble(run.recipe, data, self.machine.device, engine=engine, first_rank=run.first_rank)
         path = self.comparison.run_folder(run).checkpoint
         return CheckpointedRun(path, parts, run.recipe, data.identity, str(engine))
 

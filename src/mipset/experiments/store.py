@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mipset.condensing.metrics import Passes
+from mipset.condensing.passes import Passes
 from mipset.errors import ArtifactError
 from mipset.experiments.results import Result, add_result, read_results
 from mipset.file.artifact import Artifact, read

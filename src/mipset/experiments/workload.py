@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
-from mipset.condensing.metrics import Passes
+from mipset.condensing.passes import Passes
 from mipset.evaluation.evaluate import evaluation_flops
 from mipset.experiments.builders import Condensation
 from mipset.experiments.comparison import Comparison

@@ -155,6 +155,7 @@ def fit(
 
 
 TEST_BATCH = 500
+TEST_PIXELS = TEST_BATCH * 32 * 32  # larger images are tested in smaller batches, or memory might not suffice
 
 
 def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
@@ -177,6 +178,8 @@ def last_features(theta: Network, images: Images, batch: int = TEST_BATCH) -> Te
 def _evaluated(theta: Network, function: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
     """A function of all images, batch by batch: no augmentation, no gradients."""
     theta.eval()
+    height, width = images.resolution
+    batch = max(1, min(batch, TEST_PIXELS // (height * width)))
     results = [function(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
     theta.train()
     return torch.cat(results)

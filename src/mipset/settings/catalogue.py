@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mipset.errors import SettingError, choices
-from mipset.settings.choices import ONLY_FOR
+from mipset.settings.choices import READ_IF
 from mipset.settings.recipe import Recipe
 
 
@@ -63,16 +63,18 @@ RECIPES = {
 def recipe(name: str, **changes: Any) -> Recipe:
     """A named recipe, with some settings changed."""
     chosen = settled(name, (), changes)
-    check_read(changes, chosen.policy)
+    check_read(changes, chosen)
     return chosen
 
 
-def check_read(changes: Iterable[str], policy: str) -> None:
-    """Refuse settings that this policy does not use (law 8 in docs/architecture.md)."""
+def check_read(changes: Iterable[str], chosen: Recipe) -> None:
+    """Refuse settings that a run with the chosen recipe does not use (law 8 in docs/architecture.md)."""
     for setting in changes:
-        policies = ONLY_FOR.get(setting, (policy,))
-        if policy not in policies:
-            raise SettingError(f"`{setting}` needs `policy` {choices(policies)}, not {policy}. Leave it out.")
+        if not chosen.reads(setting):
+            other, values = READ_IF[setting]
+            raise SettingError(
+                f"`{setting}` needs `{other}` {choices(values)}, not {getattr(chosen, other)}. Leave it out."
+            )
 
 
 def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> Recipe:

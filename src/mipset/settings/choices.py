@@ -26,14 +26,31 @@ METRICS: Mapping[str, str] = {
     "gradient": "distance between gradients",
     "accuracy": "accuracy of a network that is trained on each size",
 }
+OBJECTIVES: Mapping[str, str] = {
+    "gradient": "distance between gradients of the convolution weights",
+    "feature": "squared distance between mean features",
+    "characteristic": "distance between characteristic functions of the features",
+    "confidence": "cross-entropy of a trained network on the synthetic images; only beside another objective",
+}
+LEARNERS: Mapping[str, str] = {
+    "trained": "trained on real images between the inner iterations",
+    "experts": "between the first and last weights of networks that are trained once, before the condensation",
+    "untrained": "new random weights in every inner iteration",
+}
+OPTIMISERS: Mapping[str, str] = {
+    "sgd": "gradient descent with momentum",
+    "adam": "Adam, with a rate that decays to zero",
+}
 DISTANCES: Mapping[str, str] = {
     "squared": "sum of squared differences",
     "l1": "sum of absolute differences",
     "row-cosine": "sum of one minus the cosine, over output channels",
 }
 INITIALISATIONS: Mapping[str, str] = {
-    "mix": "tiles of real images",
+    "mix": "tiles of the first real images",
     "noise": "uniform noise",
+    "herding": "tiles of real images whose mean features are near the mean of the class",
+    "k-means": "tiles of the real images nearest to the centroids of k-means",
 }
 STEPS: Mapping[str, str] = {
     "balanced": "scale the steps so that every image moves as far as in baseline-c",
@@ -52,14 +69,51 @@ AUGMENTATIONS: Mapping[str, str] = {
     "rotate": "rotate by some degrees",
 }
 NO_AUGMENTATION = "none"
+MOST = 1e30  # larger numbers overflow float32 during a run
 
-# Settings that only some policies read; every policy reads the others.
-ONLY_FOR: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), ("mdc", "mdc-per-class")),
-    "subset_weight": ("mdc", "mdc-per-class", "every-prefix"),
-    "steps": ("every-prefix",),
-    "prefix_weights": ("every-prefix",),
+# Settings that are read only if another setting has one of some values. All others are always read.
+READ_IF: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("period", "freeze", "round_distances", "metric", "metric_epochs"), ("policy", ("mdc", "mdc-per-class"))
+    ),
+    "subset_weight": ("policy", ("mdc", "mdc-per-class", "every-prefix")),
+    **dict.fromkeys(("steps", "prefix_weights"), ("policy", ("every-prefix",))),
+    **dict.fromkeys(("experts", "expert_steps"), ("learner", ("experts",))),
+    **dict.fromkeys(("train_images", "pool", "life"), ("learner", ("trained",))),
 }
+
+
+def policies_reading(setting: str) -> tuple[str, ...]:
+    """The policies that use a setting."""
+    other, values = READ_IF.get(setting, ("", ()))
+    return values if other == "policy" else tuple(POLICIES)
+
+
+def parse_objective(text: str) -> list[tuple[float, str]]:
+    """`feature+10*confidence` as [(1.0, "feature"), (10.0, "confidence")]: the terms of a sum and their weights."""
+    terms: list[tuple[float, str]] = []
+    for part in text.split("+"):
+        weight, star, name = part.rpartition("*")
+        if name not in OBJECTIVES:
+            raise SettingError(
+                f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
+                f"such as feature+10*confidence."
+            )
+        try:
+            terms.append((float(weight) if star else 1.0, name))
+        except ValueError:
+            terms.append((0.0, name))
+    if not all(0 < weight <= MOST for weight, _ in terms) or len({name for _, name in terms}) < len(terms):
+        raise SettingError(
+            f"`objective` is {text!r}: the weight of each term must be a number larger than 0, and each term may be "
+            f"named once. Write a sum such as feature+10*confidence."
+        )
+    if terms[0][1] == "confidence":
+        raise SettingError(
+            f"`objective` is {text!r}: the first term must compare real and synthetic images. "
+            f"Put {choices(name for name in OBJECTIVES if name != 'confidence')} before confidence."
+        )
+    return terms
 
 
 def augmentation_names(text: str) -> list[str]:

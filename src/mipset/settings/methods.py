@@ -12,7 +12,7 @@ from typing import Any
 
 from mipset.errors import SettingError, choices
 from mipset.settings.catalogue import settled
-from mipset.settings.choices import ONLY_FOR
+from mipset.settings.choices import policies_reading
 from mipset.settings.recipe import Recipe
 
 REFERENCE = "baseline-c"  # the method that the others are compared with, as in the paper
@@ -34,8 +34,7 @@ class Method:
 
     def knows(self, setting: str) -> bool:
         """Whether its policy has this setting."""
-        policy = self.settings["policy"]
-        return policy in ONLY_FOR.get(setting, (policy,))
+        return self.settings["policy"] in policies_reading(setting)
 
     def recipe(self, name: str, changes: Mapping[str, Any]) -> Recipe:
         """The named recipe for this method, with those `changes` for all methods that this method reads."""

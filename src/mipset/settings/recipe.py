@@ -16,15 +16,20 @@ from mipset.settings.choices import (
     DISTANCES,
     FREEZE_RULES,
     INITIALISATIONS,
+    LEARNERS,
     METRICS,
+    MOST,
     NO_AUGMENTATION,
+    OBJECTIVES,
+    OPTIMISERS,
     POLICIES,
     PRECISIONS,
+    READ_IF,
     STEPS,
     augmentation_names,
+    parse_objective,
 )
 
-MOST = 1e30  # larger numbers overflow float32 during a run
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
@@ -57,15 +62,27 @@ class Recipe:
     )
     factor: int = _setting(2, "multi-formation: tiles along each side of a stored image", least=1, most=16)
     init: str = _setting("mix", "the first pixels", among=INITIALISATIONS)
-    distance: str = _setting("squared", "distance between gradients of the convolution weights", among=DISTANCES)
+    objective: str = _setting(
+        "gradient",
+        "what makes synthetic images like real ones, or a weighted sum such as feature+10*confidence. "
+        + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
+    )
+    distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
+    learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
+    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1)
+    expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
     width: int = _setting(128, "channels of the network; of a ResNet, channels of its first stage", least=1)
     depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1)
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
     real_batch: int = _setting(64, "real images per class in one comparison with the synthetic images", least=1)
+    pixel_optimiser: str = _setting("sgd", "how pixels move", among=OPTIMISERS)
     pixel_lr: float = _setting(
-        0.005, "λ, learning rate of the pixels at 10 images per class of 32 x 32 pixels; scaled with both", least=0
+        0.005,
+        "λ, learning rate of the pixels. With sgd it is that of 10 images per class of 32 x 32 pixels, and scaled with "
+        "both. With adam it is the largest change in one step, as a part of the range of a pixel",
+        least=0,
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
     match_augment: str = _setting(
@@ -93,6 +110,7 @@ class Recipe:
                 raise SettingError(f"`{name}` is {getattr(self, name)}: it must be below 1.")
         for name in ("match_augment", "train_augment"):
             augmentation_names(getattr(self, name))
+        parse_objective(self.objective)
         if self.pool > 1 and self.life == 1:
             raise SettingError(
                 f"`pool` is {self.pool}, but `life` is 1: networks take turns only if each of them is used in 2 or "
@@ -138,6 +156,11 @@ class Recipe:
         return Architecture(self.network, self.width, self.depth)
 
     @property
+    def terms(self) -> list[tuple[float, str]]:
+        """The objectives that are added up, with their weights."""
+        return parse_objective(self.objective)
+
+    @property
     def size_weights(self) -> tuple[float, ...]:
         """The weights of sizes 1..N of every-prefix; `subset_weight` multiplies all of them but the last."""
         if self.prefix_weights == "one":
@@ -163,8 +186,25 @@ class Recipe:
         """Training steps of the network between two inner iterations."""
         return -(-self.train_images // self.train_batch)
 
+    @property
+    def training_steps(self) -> int:
+        """All training steps of networks in a run."""
+        if self.learner == "experts":
+            return self.experts * self.expert_steps
+        return self.outer * (self.inner - 1) * self.train_steps if self.learner == "trained" else 0
+
+    def reads(self, setting: str) -> bool:
+        """Whether a run with these settings depends on this one."""
+        other, values = READ_IF.get(setting, ("policy", (self.policy,)))
+        return getattr(self, other) in values
+
     def scaled_pixel_lr(self, resolution: tuple[int, int]) -> float:
-        """λ for images of this resolution: gradients of a mean over N images shrink with N and with the pixels."""
+        """λ for images of this resolution.
+
+        Gradients of a mean over N images shrink with N and with the pixels; Adam does not depend on their scale.
+        """
+        if self.pixel_optimiser == "adam":
+            return self.pixel_lr
         return self.pixel_lr * (self.ipc / 10) * (resolution[0] * resolution[1] / 32**2)
 
 

@@ -1,8 +1,7 @@
-"""Objectives: the distance between a synthetic set S and the real images B that condensing minimises.
+"""Gradient matching: real and synthetic images should change the weights of a network in the same way.
 
-An objective has two functions. `target` sees the real images once. `distances` then gives D(S_[n], B) for all sizes
-from one forward and one backward pass: the gradient of a prefix is a running mean, g_[n] = (g_1 + ... + g_n) / n, so it
-is enough to keep apart the gradients of the images between two sizes.
+All sizes come from one forward and one backward pass: the gradient of a prefix is a running mean,
+g_[n] = (g_1 + ... + g_n) / n, so it is enough to keep apart the gradients of the images between two sizes.
 """
 
 from __future__ import annotations
@@ -11,33 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights
+from mipset.condensing.passes import Passes
 from mipset.errors import SettingError
 from mipset.nn.networks import Network
-
-
-@dataclass(frozen=True)
-class Target:
-    """The real images B of one class at θ; an objective adds what it compares."""
-
-    features: Tensor  # [B, F], detached
-
-
-T = TypeVar("T", bound=Target)
-
-
-@dataclass(frozen=True)
-class Match:
-    """The distances of the prefixes of one class from their target."""
-
-    distances: Tensor  # D(S_[n], B) for each requested size, differentiable
-    features: Tensor  # [N * images per stored image, F], detached
 
 
 class Distance(ABC):
@@ -76,23 +58,11 @@ class RowCosine(Distance):
         return (1 - (rows * wanted).sum(dim=2) / (lengths + self.epsilon)).sum(dim=1)
 
 
-class Objective(ABC, Generic[T]):
-    """D(S_[n], B; θ): images are normalised and augmented, and belong to one class."""
-
-    @abstractmethod
-    def target(self, theta: Network, real: Tensor, label: int) -> T:
-        """The real side, computed once for all sizes."""
-
-    @abstractmethod
-    def distances(self, theta: Network, synthetic: Tensor, label: int, target: T, ends: Sequence[int]) -> Match:
-        """The distance of every prefix `synthetic[:end]`; `ends` increase, and the last is all images."""
-
-
 @dataclass(frozen=True)
 class GradientTarget(Target):
     """The gradients of the mean loss of the real images."""
 
-    gradients: tuple[Tensor, ...]  # one per matched layer
+    gradients: tuple[tuple[Tensor, ...], ...]  # of each class, one per matched layer
 
 
 @dataclass(frozen=True)
@@ -106,20 +76,37 @@ class GradientMatching(Objective[GradientTarget]):
     distance: Distance = Squared()
     classifier: bool = False
 
-    def target(self, theta: Network, real: Tensor, label: int) -> GradientTarget:
-        features, gradients = self._gradients(theta, real, label, [len(real)])
-        return GradientTarget(features, tuple(gradient[0] / len(real) for gradient in gradients))
+    passes = Passes(2, 3)  # also back to the weights, on both sides
+
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> GradientTarget:
+        sides = [self._gradients(theta, images, c, [len(images)]) for images, c in zip(real, labels, strict=True)]
+        return GradientTarget(
+            torch.stack([features for features, _ in sides]),
+            tuple(tuple(gradient[0] / real.shape[1] for gradient in gradients) for _, gradients in sides),
+        )
 
     def distances(
-        self, theta: Network, synthetic: Tensor, label: int, target: GradientTarget, ends: Sequence[int]
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: GradientTarget, ends: Sequence[int]
     ) -> Match:
-        features, gradients = self._gradients(theta, synthetic, label, ends)
-        total = torch.zeros(len(ends), device=synthetic.device, dtype=synthetic.dtype)
-        sizes = torch.tensor(ends, device=synthetic.device, dtype=synthetic.dtype)
-        for stretches, wanted in zip(gradients, target.gradients, strict=True):
-            means = stretches.cumsum(dim=0) / sizes.reshape(-1, *[1] * wanted.dim())
-            total = total + self.distance(means, wanted)
-        return Match(total, features)
+        distances, features = [], []
+        for images, label, wanted in zip(synthetic, labels, target.gradients, strict=True):
+            features_of_class, gradients = self._gradients(theta, images, label, ends)
+            distances.append(self._of_prefixes(gradients, wanted, ends))
+            features.append(features_of_class)
+        return Match(torch.stack(distances), torch.stack(features))
+
+    def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
+        """One class at a time, as in the paper: second derivatives need much memory."""
+        return [[c] for c in classes]
+
+    def _of_prefixes(self, gradients: Sequence[Tensor], wanted: Sequence[Tensor], ends: Sequence[int]) -> Tensor:
+        """The distance of every prefix, from the gradients [k, *weight] of the images between two ends."""
+        total = torch.zeros(len(ends), device=gradients[0].device, dtype=gradients[0].dtype)
+        sizes = torch.tensor(ends, device=total.device, dtype=total.dtype)
+        for stretches, target in zip(gradients, wanted, strict=True):
+            means = stretches.cumsum(dim=0) / sizes.reshape(-1, *[1] * target.dim())
+            total = total + self.distance(means, target)
+        return total
 
     def _gradients(
         self, theta: Network, images: Tensor, label: int, ends: Sequence[int]
@@ -130,7 +117,7 @@ class GradientMatching(Objective[GradientTarget]):
         """
         layers = self._layers(theta)
         differentiable = images.requires_grad
-        with _constant_weights(theta):
+        with constant_weights(theta):
             with _recorded(layers) as passed:
                 features = theta.features(images if differentiable else images.detach().requires_grad_())
                 scores = theta.scores(features)
@@ -151,19 +138,6 @@ class GradientMatching(Objective[GradientTarget]):
             )
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
         return [module for module in theta.modules() if isinstance(module, matched)]
-
-
-@contextmanager
-def _constant_weights(theta: Network) -> Iterator[None]:
-    """Do not record the weights of θ for autograd: gradients are taken at the outputs of its layers."""
-    learning = [parameter for parameter in theta.parameters() if parameter.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)
 
 
 @contextmanager

@@ -1,0 +1,184 @@
+"""Experts: networks that are trained once on real images, before the condensation, and kept on disk.
+
+An expert is known by its first weights and its last ones. θ of an inner iteration lies between the two of a random
+expert: λ · first + (1 - λ) · last with λ uniform in [0, 1] (DANCE). So few networks stand for many, of every age, and
+the condensation itself trains nothing.
+
+Experts depend on the data, the architecture, the training settings and the seed only. Runs that agree in these share
+the files. An interrupted training goes on from its last file, with the same result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from mipset.condensing.learners import Learner
+from mipset.errors import ArtifactError, DivergedError
+from mipset.io.files import write_whole
+from mipset.nn.distributed import ALONE, Team
+from mipset.nn.networks import Network, fresh
+from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
+from mipset.nn.training import Images, TrainingRule
+from mipset.reporting import Report, silent
+
+SECONDS = 30.0  # between two files of a training
+
+
+@dataclass(frozen=True)
+class Expert:
+    """The first and the last weights of a network as vectors, and the networks that are used for both."""
+
+    first: Tensor
+    last: Tensor
+    between: Network  # holds λ · first + (1 - λ) · last
+    trained: Network  # holds the last weights
+
+
+@dataclass(frozen=True)
+class ExpertFiles:
+    """The folder with the experts of one training. Without a folder, nothing is kept."""
+
+    folder: Path | None
+
+    @classmethod
+    def of(cls, home: Path | None, description: Mapping[str, Any]) -> ExpertFiles:
+        """The folder below the cache folder `home` for everything that the experts depend on."""
+        if home is None:
+            return cls(None)
+        text = json.dumps(dict(description), sort_keys=True)
+        return cls(home / "experts" / hashlib.sha256(text.encode()).hexdigest()[:24])
+
+    def read(self, number: int, device: torch.device) -> dict[str, Any]:
+        """What is known of an expert; nothing, if there is no file or if it cannot be read."""
+        if self.folder is None:
+            return {}
+        try:
+            content = torch.load(self.folder / f"{number}.pt", map_location=device, weights_only=True)
+            return content if isinstance(content, dict) and {"steps", "first", "last"} <= set(content) else {}
+        except Exception:  # missing, or damaged in any way: it is trained again
+            return {}
+
+    def write(self, number: int, content: Mapping[str, Any]) -> None:
+        """Keep what is known of an expert."""
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / f"{number}.pt", lambda stream: torch.save(dict(content), stream))
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            raise ArtifactError(
+                f"Expert networks cannot be stored in {self.folder} ({error}). "
+                f"Free some space, or set MIPSET_HOME to another folder."
+            ) from error
+
+
+class Experts(Learner):
+    """A learner whose networks lie between the first and the last weights of experts.
+
+    `builds` has a function for each expert that makes a new network. `steps` are the training steps of an expert, with
+    `batch` real images each. The processes of a team train different experts, and then exchange them.
+    """
+
+    def __init__(
+        self,
+        builds: Sequence[Callable[[], Network]],
+        images: Images,
+        rule: TrainingRule,
+        *,
+        steps: int,
+        batch: int,
+        seed: int,
+        files: ExpertFiles,
+        team: Team = ALONE,
+    ) -> None:
+        self.builds, self.images, self.rule = builds, images, rule
+        self.steps, self.batch, self.seed, self.files, self.team = steps, batch, seed, files, team
+        self._experts: list[Expert] = []
+        self._chosen = 0
+
+    def prepare(self, report: Report = silent) -> None:
+        """Train the experts, or read them from their files."""
+        if self._experts:
+            return
+        numbers = range(len(self.builds))
+        own = self.team.share(numbers)
+        experts = []
+        for number in numbers:
+            theta = fresh(self.builds[number], key(self.seed, Purpose.EXPERT, number), self._device)
+            weights = torch.zeros(1, 2, sum(p.numel() for p in theta.parameters()), device=self._device)
+            if number in own:
+                weights[0] = self._train(theta, number, len(own), own.index(number), report)
+            self.team.complete(weights, [0] if number in own else [])
+            experts.append(self._expert(number, *weights[0]))
+        self._experts = experts
+
+    @property
+    def _device(self) -> torch.device:
+        return self.images.pixels.device
+
+    def _expert(self, number: int, first: Tensor, last: Tensor) -> Expert:
+        between, trained = (fresh(self.builds[number], 0, self._device) for _ in range(2))
+        vector_to_parameters(last, trained.parameters())
+        return Expert(first, last, between, trained)
+
+    def _train(self, theta: Network, number: int, count: int, before: int, report: Report) -> Tensor:
+        """The first and the last weights of expert `number`, which is one of `count`: [2, parameters]."""
+        first = parameters_to_vector(theta.parameters()).detach().clone()
+        optimiser, done = self.rule.optimiser(theta), 0
+        kept = self.files.read(number, self._device)
+        if kept.get("steps", 0) == self.steps and "optimiser" not in kept:
+            return torch.stack([kept["first"], kept["last"]])
+        if "optimiser" in kept:
+            vector_to_parameters(kept["last"], theta.parameters())
+            optimiser.load_state_dict(kept["optimiser"])
+            done = kept["steps"]
+        stage = "training experts" if count > 1 else "training an expert"
+        written = time.monotonic()
+        for step in range(done, self.steps):
+            order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EXPERT_BATCH, number)
+            draws = generator(self.seed, Purpose.EXPERT_AUGMENTATION, number, step)
+            self.rule.step(theta, optimiser, *self.images.batch(order), draws)
+            if time.monotonic() - written > SECONDS and step + 1 < self.steps:
+                state = {"steps": step + 1, "optimiser": optimiser.state_dict()}
+                self.files.write(number, {**state, "first": first, "last": _weights(theta)})
+                written = time.monotonic()
+            report(stage, before * self.steps + step + 1, count * self.steps)
+        last = _weights(theta)
+        if not bool(last.isfinite().all()):
+            raise DivergedError("An expert network is no longer finite. Try a smaller `network_lr`.")
+        self.files.write(number, {"steps": self.steps, "first": first, "last": last})
+        return torch.stack([first, last])
+
+    def start(self, t: int) -> Network:
+        return self._between(t)
+
+    def advance(self, theta: Network, number: int) -> Network:
+        return self._between(0, number)
+
+    def trained(self, theta: Network) -> Network:
+        return self._experts[self._chosen].trained
+
+    def _between(self, *address: int) -> Network:
+        """A network between the first and the last weights of a random expert."""
+        self.prepare()
+        draws = generator(self.seed, Purpose.EXPERT, *address)
+        self._chosen = int(torch.randint(len(self._experts), (), generator=draws))
+        lam = float(torch.rand((), generator=draws))
+        expert = self._experts[self._chosen]
+        with torch.no_grad():
+            vector_to_parameters(torch.lerp(expert.last, expert.first, lam), expert.between.parameters())
+        return expert.between
+
+
+def _weights(theta: Network) -> Tensor:
+    return parameters_to_vector(theta.parameters()).detach().clone()

@@ -1,0 +1,39 @@
+"""Objectives: the distance between a synthetic set S and the real images B that condensing minimises.
+
+An objective has two functions. `target` sees the real images once. `distances` then gives D(S_[n], B_c) of every size
+and of one or several classes. All sizes cost one pass if what is compared is a mean over images, because the mean of a
+prefix is a running mean: that holds for gradients, features, their characteristic functions, and the cross-entropy.
+"""
+
+from __future__ import annotations
+
+from mipset.condensing.objectives.base import (
+    Match,
+    Objective,
+    Target,
+    WeightedSum,
+    constant_weights,
+    of_each_class,
+    prefix_means,
+)
+from mipset.condensing.objectives.confidence import Confidence
+from mipset.condensing.objectives.features import CharacteristicFunctions, FeatureMatching
+from mipset.condensing.objectives.gradients import L1, Distance, GradientMatching, RowCosine, Squared
+
+__all__ = [
+    "L1",
+    "CharacteristicFunctions",
+    "Confidence",
+    "Distance",
+    "FeatureMatching",
+    "GradientMatching",
+    "Match",
+    "Objective",
+    "RowCosine",
+    "Squared",
+    "Target",
+    "WeightedSum",
+    "constant_weights",
+    "of_each_class",
+    "prefix_means",
+]

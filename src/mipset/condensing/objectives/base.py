@@ -1,0 +1,128 @@
+"""What every objective has, and the weighted sum of several objectives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from mipset.condensing.passes import Passes
+from mipset.nn.networks import Network
+
+# How many pixels, real and synthetic, go through a network at once: those of 1,040 images of 32 x 32. It bounds memory.
+PIXELS_AT_ONCE = 1040 * 32 * 32
+
+
+@dataclass(frozen=True)
+class Target:
+    """The real images B of some classes at θ; an objective adds what it compares."""
+
+    features: Tensor  # [classes, B, F], detached
+
+
+T = TypeVar("T", bound=Target)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The distances of the prefixes of some classes from their targets."""
+
+    distances: Tensor  # D(S_[n], B_c), [classes, sizes], differentiable
+    features: Tensor  # [classes, N * images per stored image, F], detached
+
+
+class Objective(ABC, Generic[T]):
+    """D(S_[n], B_c; θ) of some classes c: images are normalised and augmented, [classes, images, ch, h, w].
+
+    The distance of a class depends on the images of that class only. So it does not matter which classes share a pass.
+    """
+
+    passes: Passes = Passes(2, 1)  # of a match: over real and over synthetic images, and back to the pixels
+
+    @abstractmethod
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> T:
+        """The real side, computed once for all sizes; `labels` are the classes."""
+
+    @abstractmethod
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: T, ends: Sequence[int]
+    ) -> Match:
+        """The distance of every prefix `synthetic[:, :end]`; `ends` increase, and the last is all images."""
+
+    def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
+        """Which classes share a pass, if each has so many pixels of real and synthetic images.
+
+        By default as many as fit into memory, because large batches are faster.
+        """
+        at_once = max(1, PIXELS_AT_ONCE // max(1, pixels))
+        return [classes[first : first + at_once] for first in range(0, len(classes), at_once)]
+
+
+@dataclass(frozen=True)
+class SumTarget(Target):
+    """The targets of the terms of a sum."""
+
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True)
+class WeightedSum(Objective[SumTarget]):
+    """The sum of several objectives, each with its weight. Features are those of the first term."""
+
+    terms: tuple[tuple[float, Objective[Any]], ...]
+
+    @property
+    def passes(self) -> Passes:  # type: ignore[override]
+        return sum((term.passes for _, term in self.terms), Passes())
+
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> SumTarget:
+        targets = tuple(term.target(theta, real, labels) for _, term in self.terms)
+        return SumTarget(targets[0].features, targets)
+
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: SumTarget, ends: Sequence[int]
+    ) -> Match:
+        matches = [
+            (weight, term.distances(theta, synthetic, labels, its_target, ends))
+            for (weight, term), its_target in zip(self.terms, target.targets, strict=True)
+        ]
+        total = torch.stack([weight * match.distances for weight, match in matches]).sum(dim=0)
+        return Match(total, matches[0][1].features)
+
+    def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
+        """The smallest groups that one of the terms asks for."""
+        return max((term.groups(classes, pixels) for _, term in self.terms), key=len)
+
+
+def of_each_class(function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """A function of a batch of images, applied to [classes, images, ch, h, w] in one batch: [classes, images, ...]."""
+    result = function(images.flatten(0, 1))
+    return result.reshape(*images.shape[:2], *result.shape[1:])
+
+
+def prefix_means(values: Tensor, ends: Sequence[int]) -> Tensor:
+    """The means of the first `end` values of each class, for every end: [classes, images, ...] to [classes, ends, ...].
+
+    All of them come from one cumulative sum.
+    """
+    sums = values.cumsum(dim=1)[:, [end - 1 for end in ends]]
+    counts = torch.tensor(ends, device=values.device, dtype=values.dtype)
+    return sums / counts.reshape(-1, *[1] * (values.dim() - 2))
+
+
+@contextmanager
+def constant_weights(theta: Network) -> Iterator[None]:
+    """Do not record the weights of θ for autograd: only images, or the outputs of layers, need gradients."""
+    learning = [parameter for parameter in theta.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)

@@ -1,0 +1,76 @@
+"""Objectives that compare features: first-order, so a step costs one forward and one backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights, of_each_class, prefix_means
+from mipset.nn.networks import Network
+from mipset.nn.randomness import Purpose, generator
+
+
+def _real_features(theta: Network, real: Tensor) -> Tensor:
+    with torch.no_grad():
+        return of_each_class(theta.features, real)
+
+
+@dataclass(frozen=True)
+class FeatureMatching(Objective[Target]):
+    """Squared distance of the mean features (DM, and the matching term of DANCE)."""
+
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
+        return Target(_real_features(theta, real))
+
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
+    ) -> Match:
+        with constant_weights(theta):
+            features = of_each_class(theta.features, synthetic)
+        means = prefix_means(features, ends)
+        wanted = target.features.mean(dim=1, keepdim=True)
+        return Match((means - wanted).square().sum(dim=2), features.detach())
+
+
+@dataclass(frozen=True)
+class CharacteristicFunctions(Objective[Target]):
+    """Distance of the characteristic functions of the features, at random frequencies (NCFM).
+
+    Features are scaled to length 1. The characteristic function at frequency t is the mean of exp(i <t, f>): a mean of
+    cosines and one of sines, which are running means over prefixes too. The distance is the mean over frequencies of
+    the absolute difference, times `scale`. Frequencies are normal numbers that depend on the seed only.
+    """
+
+    seed: int
+    frequencies: int = 1024
+    scale: float = 300 / 2**0.5
+    epsilon: float = 1e-8  # under the root, whose slope at zero is infinite
+
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
+        return Target(_real_features(theta, real))
+
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
+    ) -> Match:
+        with constant_weights(theta):
+            features = of_each_class(theta.features, synthetic)
+        means = prefix_means(self._waves(features), ends)  # [classes, ends, 2, frequencies]
+        wanted = self._waves(target.features).mean(dim=1, keepdim=True)
+        apart = ((means - wanted).square().sum(dim=2) + self.epsilon).sqrt()
+        return Match(self.scale * apart.mean(dim=2), features.detach())
+
+    def _waves(self, features: Tensor) -> Tensor:
+        """Cosines and sines of features [classes, images, F] at all frequencies: [classes, images, 2, frequencies]."""
+        t = _frequencies(features.shape[2], self.frequencies, self.seed).to(features)
+        angles = F.normalize(features, dim=2) @ t
+        return torch.stack([angles.cos(), angles.sin()], dim=2)
+
+
+@lru_cache(maxsize=4)
+def _frequencies(length: int, count: int, seed: int) -> Tensor:
+    return torch.randn(length, count, generator=generator(seed, Purpose.FREQUENCIES))

@@ -1,0 +1,106 @@
+"""Pixel optimisers: how the pixels of S move against their gradients.
+
+An optimiser keeps tensors of the shape of S, so that the processes of a team can share them class by class, and
+checkpoints can hold them. Frozen ranks do not move and keep no momentum (law 3 in docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A place in a run: inner iteration `number`, counted from 0 over the whole run, of `total`."""
+
+    number: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The part of the run before this iteration."""
+        return self.number / self.total
+
+
+class PixelOptimiser(ABC):
+    """Moves the pixels [N, C, ch, h, w], one class at a time."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+
+    @property
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """The tensors it remembers, by name; each has the shape of the pixels."""
+
+    @abstractmethod
+    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
+        """Move class `c` against `gradient` [N, ch, h, w]; the first `frozen` ranks stay.
+
+        `scale` is a factor of the step of each rank (None: 1), which an optimiser may ignore if it finds its own.
+        """
+
+
+class MomentumSGD(PixelOptimiser):
+    """Gradient descent with momentum, as in the paper.
+
+    The base method takes one step of one optimiser after every class. So between two gradients of a class, its momentum
+    moves its pixels in C - 1 more steps. These steps are a geometric sum, which is added at once. So the pixels of a
+    class do not depend on when, or in which process, the other classes are updated. Pixels are not clamped here.
+    """
+
+    def __init__(self, pixels: Tensor, rate: float, momentum: float) -> None:
+        super().__init__(pixels)
+        self.rate, self.momentum = rate, momentum
+        self.velocity = torch.zeros_like(pixels)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        return {"velocity": self.velocity}
+
+    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
+        if scale is not None:
+            gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
+        others = self.pixels.shape[1] - 1
+        velocity = self.velocity[:, c]
+        velocity[:frozen] = 0
+        velocity[frozen:].mul_(self.momentum).add_(gradient[frozen:])
+        steps = sum(self.momentum**k for k in range(others + 1))
+        self.pixels[frozen:, c].sub_(velocity[frozen:], alpha=self.rate * steps)
+        velocity.mul_(self.momentum**others)
+
+
+class Adam(PixelOptimiser):
+    """Adam with a cosine decay of its rate to zero over the run; pixels are clamped to [0, 1] after every step.
+
+    The rate is the largest change of a pixel in one step, in units of the range [0, 1]. It does not depend on the scale
+    of the gradients, so ranks need no scales of their own, and one rate suits many datasets.
+    """
+
+    def __init__(self, pixels: Tensor, rate: float, momentum: float, square_momentum: float = 0.99) -> None:
+        super().__init__(pixels)
+        self.rate, self.momentum, self.square_momentum = rate, momentum, square_momentum
+        self.mean, self.square = torch.zeros_like(pixels), torch.zeros_like(pixels)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "square": self.square}
+
+    def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
+        mean, square, moved = self.mean[:, c], self.square[:, c], gradient[frozen:]
+        mean[:frozen] = 0
+        square[:frozen] = 0
+        mean[frozen:].mul_(self.momentum).add_(moved, alpha=1 - self.momentum)
+        square[frozen:].mul_(self.square_momentum).addcmul_(moved, moved, value=1 - self.square_momentum)
+        steps = at.number + 1
+        rate = self.rate * 0.5 * (1 + math.cos(math.pi * at.share)) / (1 - self.momentum**steps)
+        length = (square[frozen:] / (1 - self.square_momentum**steps)).sqrt_().add_(1e-12)
+        pixels = self.pixels[frozen:, c]
+        pixels.addcdiv_(mean[frozen:], length, value=-rate)
+        pixels.clamp_(0, 1)

@@ -1,0 +1,159 @@
+"""Experts: trained once, kept on disk, resumed, and the networks between their first and last weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+
+from mipset.condensing import assembly, experts
+from mipset.condensing.assembly import assemble, training_rule
+from mipset.condensing.condense import condense
+from mipset.condensing.experts import ExpertFiles, Experts
+from mipset.data import Dataset
+from mipset.errors import ArtifactError, DivergedError
+from mipset.nn.networks import ConvNet, Network
+from mipset.nn.training import Images, accuracy
+from mipset.settings.recipe import Recipe
+
+CPU = torch.device("cpu")
+
+
+def build() -> Network:
+    return ConvNet(3, 3, (12, 12), 4, 2)
+
+
+def images(toy: Dataset) -> Images:
+    return Images.of(torch.from_numpy(toy.train.images), torch.from_numpy(toy.train.labels), toy.mean, toy.std, CPU)
+
+
+def learner(toy: Dataset, recipe: Recipe, folder: Path | None = None, steps: int = 6, count: int = 2) -> Experts:
+    rule = training_rule(recipe)
+    return Experts([build] * count, images(toy), rule, steps=steps, batch=8, seed=0, files=ExpertFiles(folder))
+
+
+def weights(theta: Network) -> Tensor:
+    return parameters_to_vector(theta.parameters()).detach().clone()
+
+
+def last_weights(trained: Experts) -> list[Tensor]:
+    """The last weights of all experts that are seen in many iterations."""
+    seen: dict[bytes, Tensor] = {}
+    for number in range(20):
+        theta = trained.advance(trained.start(1), number)
+        last = weights(trained.trained(theta))
+        seen[last.numpy().tobytes()] = last
+    return [seen[key] for key in sorted(seen)]
+
+
+def test_experts_learn_and_differ(toy: Dataset, recipe: Recipe) -> None:
+    trained = learner(toy, recipe.replace(network_lr=0.05, cutmix=0.0), steps=60)
+    trained.prepare()
+    assert accuracy(trained.trained(trained.start(1)), images(toy)) > 80
+    assert len(last_weights(trained)) == 2
+
+
+def test_networks_lie_between_first_and_last_weights(toy: Dataset, recipe: Recipe) -> None:
+    trained = learner(toy, recipe, count=1)
+    last, shares = None, []
+    for number in range(30):
+        theta = trained.advance(trained.start(1), number)
+        last = weights(trained.trained(theta))
+        first = trained._experts[0].first
+        share = float((weights(theta) - last) @ (first - last) / (first - last).square().sum())
+        torch.testing.assert_close(weights(theta), share * first + (1 - share) * last, rtol=0, atol=1e-6)
+        shares.append(share)
+    assert 0 <= min(shares) < 0.2
+    assert 0.8 < max(shares) <= 1
+
+
+def test_networks_depend_on_the_place_in_the_run_only(toy: Dataset, recipe: Recipe) -> None:
+    one, other = learner(toy, recipe), learner(toy, recipe)
+    one.start(1)
+    one.advance(one.start(2), 5)
+    assert torch.equal(weights(one.advance(one.start(3), 7)), weights(other.advance(other.start(9), 7)))
+    assert torch.equal(weights(one.start(4)), weights(other.start(4)))
+    assert not torch.equal(weights(one.start(4)), weights(other.start(5)))
+
+
+def test_experts_on_disk_are_used_again(toy: Dataset, recipe: Recipe, tmp_path: Path, monkeypatch: Any) -> None:
+    first = learner(toy, recipe, tmp_path)
+    first.prepare()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pt", "1.pt"]
+    monkeypatch.setattr(experts, "shuffled_batch", None)  # a training step would fail
+    again = learner(toy, recipe, tmp_path)
+    assert all(map(torch.equal, last_weights(first), last_weights(again)))
+
+
+def test_interrupted_training_goes_on_with_the_same_result(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experts, "SECONDS", -1.0)  # a file after every step
+
+    def stop(*report: object) -> None:
+        if report[1] == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learner(toy, recipe, tmp_path).prepare(stop)
+    assert torch.load(tmp_path / "1.pt", weights_only=True)["steps"] == 3
+    steps: list[tuple[float, float]] = []
+    resumed = learner(toy, recipe, tmp_path)
+    resumed.prepare(lambda _, done, total: steps.append((done, total)))
+    assert steps == [(10, 12), (11, 12), (12, 12)]
+    assert all(map(torch.equal, last_weights(resumed), last_weights(learner(toy, recipe))))
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_damaged_file_is_trained_again(toy: Dataset, recipe: Recipe, tmp_path: Path, content: bytes) -> None:
+    expected = last_weights(learner(toy, recipe, tmp_path))
+    (tmp_path / "0.pt").write_bytes(content)
+    assert all(map(torch.equal, last_weights(learner(toy, recipe, tmp_path)), expected))
+    assert len((tmp_path / "0.pt").read_bytes()) > 100
+
+
+def test_folder_that_cannot_be_written_is_named(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ArtifactError, match=r"cannot be stored in .*file.experts.* set MIPSET_HOME to another folder"):
+        learner(toy, recipe, tmp_path / "file" / "experts").prepare()
+
+
+def test_expert_that_diverges_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
+    with pytest.raises(DivergedError, match=r"expert network is no longer finite\. Try a smaller `network_lr`"):
+        learner(toy, recipe.replace(network_lr=1e30)).prepare()
+
+
+EXPERTS = {"learner": "experts", "experts": 2, "expert_steps": 3, "pixel_optimiser": "adam", "objective": "feature"}
+
+
+def test_runs_share_experts_unless_a_setting_of_their_training_differs(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "home", lambda: tmp_path)
+    r = recipe.replace(**EXPERTS)
+    assemble(r, toy)
+    for shared in (r.replace(policy="every-prefix", ipc=2), r.replace(pixel_lr=0.5, real_batch=4), r.replace(outer=5)):
+        assemble(shared, toy)
+        assert len(list((tmp_path / "experts").iterdir())) == 1
+    assemble(r.replace(experts=3), toy)
+    (folder,) = (tmp_path / "experts").iterdir()
+    assert len(list(folder.iterdir())) == 3
+    others = (r.replace(seed=1), r.replace(expert_steps=4), r.replace(width=5), r.replace(network_lr=0.02))
+    for count, other in enumerate(others, start=2):
+        assemble(other, toy)
+        assert len(list((tmp_path / "experts").iterdir())) == count
+    assemble(r, replace(toy, mean=(0.5, 0.5, 0.5)))
+    assert len(list((tmp_path / "experts").iterdir())) == 6
+
+
+def test_assembling_reports_the_training(toy: Dataset, recipe: Recipe, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(assembly, "home", lambda: tmp_path)
+    told: list[tuple[object, ...]] = []
+    parts = assemble(recipe.replace(**EXPERTS), toy, report=lambda *report: told.append(report))
+    assert told[-1] == ("training experts", 6, 6)
+    assert all(step.loss > 0 for step in condense(parts))
