@@ -16,7 +16,7 @@ from mipset import Accuracy, cli, read
 from mipset.settings.catalogue import RECIPES
 
 TO_NPZ = ["--to", "npz", "--out", "y"]
-IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out", "x"]
+IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--data", "cifar10", "--out", "x"]
 
 
 class TestVerbs:
@@ -141,17 +141,17 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--help", "--top", "--png", "--seed", "--force"},
             ("show",): {"FILE", "--help", "--png", "--svg", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("import",): {
-                *("FILE", "--help", "--kind", "--dataset", "--out", "--factor", "--order", "--labels", "--experiment"),
+                *("FILE", "--help", "--kind", "--data", "--out", "--factor", "--order", "--labels", "--experiment"),
                 "--force",
                 *data,
             },
             ("plan",): {"FILE_OR_URL", "--help", *limits},
-            ("fetch",): {"URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
+            ("fetch",): {"FILE_OR_URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},

@@ -79,7 +79,7 @@ class TestAudit:
     def test_audit_lists_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
         file, picture = tmp_path / "set", tmp_path / "pairs.png"
         here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
-        lines = here("audit", file, f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
+        lines = here("audit", file, "--data", f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
         assert lines[0] == "the 3 of 24 images that are nearest to a real one; distances in grey levels"
         assert lines[1].split()[:4] == ["image", "rank", "tile", "distance"]
         assert len(lines) == 7
@@ -87,18 +87,20 @@ class TestAudit:
         assert lines[6] == f"{picture}: each of them beside the real image"
         with Image.open(picture) as shown:
             assert shown.format == "PNG"
-        assert "--top is 0: it must be at least 1" in refusal("audit", file, f"npz:{pets}", "--top", 0)
-        assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
-        assert "exists already. Choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)
+        assert "--top is 0: it must be at least 1" in refusal("audit", file, "--data", f"npz:{pets}", "--top", 0)
+        assert "would overwrite the file itself" in refusal("audit", file, "--data", f"npz:{pets}", "--png", file)
+        assert "exists already. Choose another --png" in refusal(
+            "audit", file, "--data", f"npz:{pets}", "--png", picture
+        )
 
     def test_audit_without_its_dataset_is_refused(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         file = tmp_path / "moved"
         for dataset, reason in (
-            (None, "does not name its dataset: name DATASET after the file."),
-            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: name npz:PATH after the file."),
+            (None, "does not name its dataset: add --data DATASET."),
+            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: add --data npz:PATH."),
             (
                 "fashion-mini",
-                "from another version of fashion-mini: name fashion-mini after the file to use the present one.",
+                "from another version of fashion-mini: add --data fashion-mini to use the present one.",
             ),
         ):
             replace(read(condensed), provenance={} if dataset is None else {"dataset": dataset}).write(file)

@@ -30,9 +30,7 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument(
-        "data", metavar="DATASET", nargs="?", help="the training images (default: the dataset that FILE names)"
-    )
+    verb.add_argument("--data", metavar="DATASET", help="the training images (default: the dataset that FILE names)")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
@@ -65,7 +63,11 @@ def add(verbs: Verbs) -> None:
         help="mdc: from MDC, IDC or DREAM, values in [0, 1]; dc: from DC, DSA, DM or MTT, normalised values",
     )
     verb.add_argument(
-        "--dataset", metavar="DATASET", required=True, help="the dataset that was condensed, as for `mipset condense`"
+        "--data",
+        dest="dataset",
+        metavar="DATASET",
+        required=True,
+        help="the dataset that was condensed, as for `mipset condense`",
     )
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     verb.add_argument("--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image")
@@ -130,7 +132,7 @@ def run_audit(arguments: argparse.Namespace) -> None:
     check_at_least(0, seed=arguments.seed)
     _check_pictures(arguments, "png")
     artifact = read(arguments.file)
-    data = dataset_of_file(arguments, arguments.file, artifact, "name {} after the file")
+    data = dataset_of_file(arguments, arguments.file, artifact)
     from mipset.display.tables import in_columns
     from mipset.evaluation.audit import audit, pairs
 
