@@ -23,13 +23,12 @@ from torch import Tensor
 import mipset
 from commands import Here, done, run
 from mipset import read
-from mipset.cli import files
 from mipset.condensing.synthetic import formation
 from mipset.data import spec_of
 from mipset.errors import ArtifactError, MipsetError, SettingError
-from mipset.exchange import published
 from mipset.exchange.published import ImportedSet, as_artifact, open_published, order_by_tiles
 from mipset.nn.pixels import to_uint8
+from mipset.settings.exchange_choices import IMPORT_ORDERS
 
 DATA = Path(__file__).parent.parent / "data"
 KEEP_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -257,7 +256,7 @@ def test_factor_and_order_are_refused_for_a_dc_file(tmp_path: Path) -> None:
     path = save(tmp_path / "x.pt", dc_experiments()[0])
     with pytest.raises(SettingError, match="`factor` is 2, but images of `kind` dc have no tiles"):
         import_set(path, "dc", factor=2)
-    for order in published.ORDERS:
+    for order in IMPORT_ORDERS:
         with pytest.raises(SettingError, match=f"`order` is {order}, but images of `kind` dc have no tiles"):
             import_set(path, "dc", order=order)
     assert import_set(path, "dc", factor=1).artifact.factor == 1
@@ -556,11 +555,6 @@ def test_import_command_with_an_own_dataset(tmp_path: Path, here: Here) -> None:
     assert converted.mean == TOY.mean
     assert converted.provenance["dataset"] == "npz:pets.npz"
     assert converted.provenance["experiment"] == 1
-
-
-def test_command_line_lists_the_kinds_and_orders() -> None:
-    assert files.IMPORTS == published.KINDS
-    assert files.ORDERS == published.ORDERS
 
 
 def test_spec_of_a_dataset_equals_the_loaded_dataset() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, load_with_progress
-from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least
+from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least, explained
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
@@ -15,13 +15,11 @@ from mipset.errors import SettingError, printable
 if TYPE_CHECKING:
     from mipset.file.provenance import Provenance
 
-IMPORTS = ("mdc", "dc")  # those of mipset.exchange.published, which imports torch; a test compares the two
-ORDERS = ("tiles", "images")
-EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # those of mipset.exchange.exports, which imports numpy
-
 
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
+    from mipset.settings.exchange_choices import EXPORT_FORMATS, IMPORT_KINDS, IMPORT_ORDERS
+
     verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
@@ -44,7 +42,9 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "export", run_export, "write a file for other programs")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--to", choices=EXPORTS, required=True, help="the format to write")
+    verb.add_argument(
+        "--to", choices=EXPORT_FORMATS, required=True, help=explained("the format to write", EXPORT_FORMATS)
+    )
     verb.add_argument(
         "--out", metavar="PATH", type=Path, required=True, help="the file to write (png: the folder to write)"
     )
@@ -58,9 +58,9 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
     verb.add_argument(
         "--kind",
-        choices=IMPORTS,
+        choices=IMPORT_KINDS,
         required=True,
-        help="mdc: from MDC, IDC or DREAM, values in [0, 1]; dc: from DC, DSA, DM or MTT, normalised values",
+        help=explained("the kind of FILE", IMPORT_KINDS),
     )
     verb.add_argument(
         "--data",
@@ -73,9 +73,8 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image")
     verb.add_argument(
         "--order",
-        choices=ORDERS,
-        help="mdc: `tiles` keeps the sizes that the authors measured, `images` keeps stored images whole "
-        "(default: tiles)",
+        choices=IMPORT_ORDERS,
+        help=explained("mdc: how to order the images (default: tiles)", IMPORT_ORDERS),
     )
     verb.add_argument(
         "--labels", metavar="FILE", type=Path, help="MTT: the file of labels (default: the one next to FILE)"
@@ -180,9 +179,7 @@ def run_slice(arguments: argparse.Namespace) -> None:
 def run_export(arguments: argparse.Namespace) -> None:
     """Write the images of FILE for other programs.
 
-    png: a folder with one sub-folder per class, and a contact sheet. npz: arrays for numpy. parquet: a table for
-    Hugging Face datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of
-    them the images are ordered by rank, so the first n of each class are the subset of size n.
+    In all formats the images are ordered by rank, so the first n of each class are the subset of size n.
     """
     from mipset.exchange.exports import export
     from mipset.file.artifact import read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -63,6 +63,11 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def explained(text: str, choices: Mapping[str, str]) -> str:
+    """The help of a flag, with every name that can be chosen and the line that explains it."""
+    return ". ".join([text, *(f"{name}: {line}" for name, line in choices.items())])
+
+
 def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed."""
     from mipset.settings.recipe import Recipe
@@ -75,8 +80,7 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
-        choices = [f"{name}: {text}" for name, text in f.metadata["choices"].items()]
-        help_text = ". ".join([f.metadata["help"], *choices])
+        help_text = explained(f.metadata["help"], f.metadata["choices"])
         for name in names:
             help_text = help_text.replace(f"`{name}`", flag_of(name))
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
