@@ -63,6 +63,15 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def with_flags(text: str) -> str:
+    """The help of a setting, with flags in place of the names of other settings in backticks."""
+    from mipset.settings.recipe import Recipe
+
+    for f in fields(Recipe):
+        text = text.replace(f"`{f.name}`", flag_of(f.name))
+    return text
+
+
 def explained(text: str, choices: Mapping[str, str]) -> str:
     """The help of a flag, with every name that can be chosen and the line that explains it."""
     return ". ".join([text, *(f"{name}: {line}" for name, line in choices.items())])
@@ -75,14 +84,11 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     group = verb.add_argument_group(
         "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists them."
     )
-    names = [f.name for f in fields(Recipe)]
     for f in fields(Recipe):
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
-        help_text = explained(f.metadata["help"], f.metadata["choices"])
-        for name in names:
-            help_text = help_text.replace(f"`{name}`", flag_of(name))
+        help_text = with_flags(explained(f.metadata["help"], f.metadata["choices"]))
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
 
 
