@@ -47,7 +47,9 @@ class TestVerbs:
         shown = done(run("show", "a.safetensors", cwd=tmp_path))
         assert "2 per class, 10 classes, 1 x 28 x 28 pixels" in shown
         assert "protocol quick, 1 epochs, at least 100 steps; convnet-2, width 4; seed 0)" in shown
-        assert done(run("show", "a.safetensors", "--png", "a.png", cwd=tmp_path)).startswith("a.png: one row per class")
+        assert done(run("show", "a.safetensors", "--sheet", "a.png", cwd=tmp_path)).startswith(
+            "a.png: one row per class"
+        )
         with Image.open(tmp_path / "a.png") as sheet:
             assert sheet.format == "PNG"
             assert sheet.height == 16 + 10 * (3 * 28 + 2)
@@ -142,7 +144,7 @@ class TestHelp:
                 *machine,
             },
             ("audit",): {"FILE", "--data", "--help", "--top", "--png", "--seed", "--force"},
-            ("show",): {"FILE", "--help", "--png", "--svg", "--force"},
+            ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("import",): {

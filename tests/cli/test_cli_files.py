@@ -34,19 +34,22 @@ class TestRefusals:
         assert "would overwrite the file itself. Choose another name" in message
 
     def test_show_refuses_impossible_commands(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
-        assert "There is no folder" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
-        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed, "--force")
+        assert "There is no folder" in refusal("show", condensed, "--sheet", tmp_path / "nowhere" / "x.png")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--sheet", condensed, "--force")
         (tmp_path / "old").write_bytes(b"precious")
-        assert "old exists already. Choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
+        assert "old exists already. Choose another --sheet" in refusal("show", condensed, "--sheet", tmp_path / "old")
         assert "`mipset fetch` downloads a file from an address" in refusal("show", URL)
-        assert "would overwrite the file itself" in refusal("show", condensed, "--svg", condensed, "--force")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--chart", condensed, "--force")
         assert "has no accuracy curve. Measure one with `mipset evaluate" in refusal(
-            "show", condensed, "--svg", tmp_path / "x.svg"
+            "show", condensed, "--chart", tmp_path / "x.svg"
+        )
+        assert "x.pdf: the name must end in .svg or .png. Choose another name." in refusal(
+            "show", GOLDEN, "--chart", tmp_path / "x.pdf"
         )
 
-    def test_show_svg_draws_the_curve(self, here: Here, tmp_path: Path) -> None:
+    def test_show_draws_the_curve(self, here: Here, tmp_path: Path) -> None:
         picture = tmp_path / "x.svg"
-        assert here("show", GOLDEN, "--svg", picture) == f"{picture}: accuracy against images per class\n"
+        assert here("show", GOLDEN, "--chart", picture) == f"{picture}: accuracy against images per class\n"
         points = read(GOLDEN).accuracy
         drawn = ElementTree.parse(picture).getroot()
         texts = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
@@ -66,7 +69,7 @@ class TestFullDisk:
     def test_full_disk_leaves_no_file(self, tmp_path: Path, condensed: Path) -> None:
         process = run("slice", condensed, 2, "--out", "part", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "part cannot be written: File too large." in is_refused(process)
-        process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
+        process = run("show", condensed, "--sheet", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "x.png cannot be written: File too large." in is_refused(process)
         (tmp_path / "old").write_bytes(b"precious")
         process = run("slice", condensed, 1, "--out", "old", "--force", cwd=tmp_path, preexec=limit_files_to(4000))

@@ -10,10 +10,12 @@ from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, lo
 from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least, explained
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
-from mipset.errors import SettingError, printable
+from mipset.errors import SettingError, choices, printable
 
 if TYPE_CHECKING:
     from mipset.file.provenance import Provenance
+
+CHART_SUFFIXES = (".svg", ".png")
 
 
 def add(verbs: Verbs) -> None:
@@ -22,9 +24,11 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
-    verb.add_argument("--svg", metavar="SVG", type=Path, help="write a chart of the accuracy curve, SVG or PNG")
-    verb.add_argument("--force", action="store_true", help="overwrite PNG and SVG")
+    verb.add_argument("--sheet", metavar="FILE", type=Path, help="write all images as one PNG, a contact sheet")
+    verb.add_argument(
+        "--chart", metavar="FILE", type=Path, help="write a chart of the accuracy curve; the name ends in .svg or .png"
+    )
+    verb.add_argument("--force", action="store_true", help="overwrite the files of --sheet and --chart")
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
@@ -89,28 +93,32 @@ def run_show(arguments: argparse.Namespace) -> None:
     from mipset.display.tables import description
     from mipset.file.artifact import read
 
-    _check_pictures(arguments, "png", "svg")
+    _check_pictures(arguments, "sheet", "chart")
+    if arguments.chart is not None and arguments.chart.suffix.lower() not in CHART_SUFFIXES:
+        raise SettingError(
+            f"`chart` is {arguments.chart}: the name must end in {choices(CHART_SUFFIXES)}. Choose another name."
+        )
     artifact = read(arguments.file)
-    if arguments.svg is not None and not artifact.accuracy:
+    if arguments.chart is not None and not artifact.accuracy:
         raise SettingError(
             f"{arguments.file} has no accuracy curve. Measure one with `mipset evaluate {arguments.file} --save`."
         )
-    if arguments.png is None and arguments.svg is None:
+    if arguments.sheet is None and arguments.chart is None:
         print(description(artifact))
         if not artifact.accuracy:
             print(f"next: mipset evaluate {arguments.file} --save")
-    if arguments.png is not None:
+    if arguments.sheet is not None:
         from mipset.display.pictures import write_contact_sheet
 
-        write_contact_sheet(artifact, arguments.png)
-        print(f"{arguments.png}: one row per class, one column per rank")
-    if arguments.svg is not None:
+        write_contact_sheet(artifact, arguments.sheet)
+        print(f"{arguments.sheet}: one row per class, one column per rank")
+    if arguments.chart is not None:
         from mipset.display.charts import accuracy_curve
 
         accuracy_curve(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).write(
-            arguments.svg
+            arguments.chart
         )
-        print(f"{arguments.svg}: accuracy against images per class")
+        print(f"{arguments.chart}: accuracy against images per class")
 
 
 def _check_pictures(arguments: argparse.Namespace, *names: str) -> None:
