@@ -79,14 +79,14 @@ class TestFullDisk:
 
 
 class TestAudit:
-    def test_audit_lists_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+    def test_audit_lists_the_closest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
         file, picture = tmp_path / "set", tmp_path / "pairs.png"
         here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
         lines = here("audit", file, "--data", f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
-        assert lines[0] == "the 3 of 24 images that are nearest to a real one; distances in grey levels"
+        assert lines[0] == "the 3 of 24 images that are closest to a real one; distances in grey levels"
         assert lines[1].split()[:4] == ["image", "rank", "tile", "distance"]
         assert len(lines) == 7
-        assert lines[5].startswith("24 of 24 are nearer to a training image than half of the training images are")
+        assert lines[5].startswith("24 of 24 are closer to a training image than half of the training images are")
         assert lines[6] == f"{picture}: each of them beside the real image"
         with Image.open(picture) as shown:
             assert shown.format == "PNG"

@@ -42,12 +42,25 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(verbs, "reorder", run_reorder, "put the images first that are easy to learn (YOCO)")
     verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    add_protocol_flags(verb, default="paper")
-    verb.add_argument(
-        "--first", metavar="E", type=int, default=100, help="train for the first E epochs only (default: 100)"
+    add_protocol_flags(
+        verb,
+        default="paper",
+        epochs="epochs of the whole training, which decide when the learning rate drops; --first stops it earlier",
     )
     verb.add_argument(
-        "--best", metavar="K", type=int, default=10, help="sum the errors of the K best epochs (default: 10)"
+        "--first",
+        metavar="E",
+        type=int,
+        default=100,
+        help="stop the training after E epochs, if the protocol has more (default: 100)",
+    )
+    verb.add_argument(
+        "--best",
+        metavar="K",
+        type=int,
+        default=10,
+        help="use the errors of K epochs: those after which the network classified most images of FILE correctly "
+        "(default: 10)",
     )
     add_machine_flags(verb)
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")

@@ -146,7 +146,7 @@ def run_audit(arguments: argparse.Namespace) -> None:
     with Progress() as bar:
         report = audit(artifact, data, arguments.seed, bar.report)
     listed = report.neighbours[: arguments.top]
-    rows = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
+    rows = [["image", "rank", "tile", "distance", "closest real image", "real images with a closer neighbour"]]
     for neighbour in listed:
         class_name = printable(artifact.class_names[neighbour.label])
         real_class_name = printable(data.class_names[neighbour.real_label])
@@ -161,10 +161,10 @@ def run_audit(arguments: argparse.Namespace) -> None:
             ]
         )
     total = len(report.neighbours)
-    print(f"the {len(listed)} of {total} images that are nearest to a real one; distances in grey levels")
+    print(f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels")
     print(in_columns(rows))
     print(
-        f"{len(report.suspicious)} of {total} are nearer to a training image than half of the training "
+        f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
         f"images are to each other ({report.usual:.1f})"
     )
     if arguments.png is not None:

@@ -118,14 +118,19 @@ def add_data_flags(verb: Parser) -> None:
     )
 
 
-def add_protocol_flags(verb: Parser, default: str = "quick", seed: str = "--seed") -> None:
-    """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them."""
+def add_protocol_flags(
+    verb: Parser, default: str = "quick", seed: str = "--seed", epochs: str = "epochs of training"
+) -> None:
+    """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them.
+
+    `default` is the protocol, `seed` is the flag of the seed, and `epochs` is the help of `--epochs`.
+    """
     from mipset.settings.protocol import PROTOCOLS
 
     verb.add_argument(
         "--protocol", choices=sorted(PROTOCOLS), default=default, help=f"how to train networks (default: {default})"
     )
-    verb.add_argument("--epochs", metavar="E", type=int, help="epochs of training (default: those of the protocol)")
+    verb.add_argument("--epochs", metavar="E", type=int, help=f"{epochs} (default: those of the protocol)")
     verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")
 
 
