@@ -187,7 +187,7 @@ def flags(top: argparse.ArgumentParser) -> dict[tuple[str, ...], set[str]]:
 
 
 class TestRefusals:
-    """One sentence, exit code 2, and nothing written."""
+    """One line, exit code 2, and nothing written."""
 
     @pytest.mark.parametrize("arguments", [[], ["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
     def test_incomplete_commands_point_to_help(self, refusal: Here, arguments: list[str]) -> None:

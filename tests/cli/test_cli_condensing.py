@@ -126,7 +126,7 @@ class TestCosts:
 
 
 class TestRefusals:
-    """One sentence, exit code 2, and nothing written."""
+    """One line, exit code 2, and nothing written."""
 
     @pytest.mark.parametrize(
         ("given", "reason"),

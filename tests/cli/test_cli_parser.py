@@ -71,7 +71,7 @@ class TestNamesInErrors:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_every_error_is_one_sentence_with_a_capital_letter(
+    def test_every_error_is_one_line_with_a_capital_letter(
         self, refusal: Here, arguments: list[str], message: str
     ) -> None:
         assert refusal(*arguments) == f"mipset: {message}\n"

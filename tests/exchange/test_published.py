@@ -1,4 +1,4 @@
-"""Condensed sets that others published: importing them, and refusing broken or hostile files with one sentence."""
+"""Condensed sets that others published: importing them, and refusing broken or hostile files with one line."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class Rebuilt:
 
 
 def refusal_of(path: Path, kind: str = "mdc", dataset: ToySpec = TOY, **more: Any) -> str:
-    """What is message dataset a file that cannot be imported: one sentence that names it."""
+    """The error for a file that cannot be imported: one line that names the file."""
     with pytest.raises(MipsetError) as caught:
         import_set(path, kind, dataset, **({"factor": 1} | more if kind == "mdc" else more))
     message = str(caught.value)
@@ -502,7 +502,7 @@ def test_import_command_makes_a_set_that_can_be_evaluated(tmp_path: Path) -> Non
     assert [point.size for point in read(tmp_path / "a").accuracy] == [1]
 
 
-def test_import_command_refuses_with_one_sentence(tmp_path: Path, refusal: Here) -> None:
+def test_import_command_refuses_with_one_line(tmp_path: Path, refusal: Here) -> None:
     path = write_clothes(tmp_path / "x.pt")
     (tmp_path / "taken").touch()
     new = ("--out", tmp_path / "new")

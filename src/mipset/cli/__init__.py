@@ -20,12 +20,12 @@ from mipset.cli.wording import print_message
 from mipset.errors import MipsetError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
-EXTRA = {"torch", "PIL", "platformdirs"}  # the packages that `pip install "mipset[condense]"` installs
+EXTRA = {"torch", "PIL", "platformdirs"}  # modules of the extra `condense`; charts name matplotlib in their own error
 USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need less memory
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run one command. An error is one sentence on standard error, and the exit code is 2."""
+    """Run one command. An error is one line on standard error, and the exit code is 2."""
     sys.exit(_main(sys.argv[1:] if words is None else words))
 
 
