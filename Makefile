@@ -21,7 +21,7 @@ demo: .venv/ready
 	    $(BIN)/mipset condense fashion-mini --recipe demo --policy $$policy --out $(DEMO)/$$policy.safetensors --force || exit; \
 	done
 	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 3 --save
-	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --png $(DEMO)/every-prefix.png --force
+	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --sheet $(DEMO)/every-prefix.png --force
 
 test: lint
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4

@@ -99,7 +99,7 @@ def here(capfd: pytest.CaptureFixture[str]) -> Here:
 
 @pytest.fixture
 def refusal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
-    """The same for a command that must be refused with one sentence, and must not write anything."""
+    """The same for a command that must be refused with one line, and must not write anything."""
 
     def refuse(*arguments: object) -> str:
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

@@ -31,7 +31,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "display": {"errors", "file", "io", "units", "numpy"},
     "nn": {"errors", "io", "settings", "torch"},
     "condensing": {"__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "numpy", "torch"},
-    "exchange": {"__init__", "display", "errors", "file", "io", "numpy"},
+    "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
     "evaluation": {"condensing", "data", "errors", "file", "nn", "reporting", "settings", "numpy", "torch"},
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),

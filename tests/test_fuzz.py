@@ -46,9 +46,10 @@ from hypothesis import strategies as st
 import web
 from mipset import Accuracy, Artifact, MipsetError, device, read
 from mipset.device import places
-from mipset.exchange.exports import FORMATS, export
+from mipset.exchange.exports import export
 from mipset.exchange.published import as_artifact, open_published
 from mipset.file import artifact
+from mipset.settings.exchange_choices import EXPORT_FORMATS
 
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 T = TypeVar("T")
@@ -512,11 +513,11 @@ class TestExports:
     @pytest.fixture(autouse=True)
     def ready(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         """Export in every format once, since the first use imports modules, which takes memory."""
-        for number, to in enumerate(FORMATS):
+        for number, to in enumerate(EXPORT_FORMATS):
             export(read(GOLDEN), to, tmp_path_factory.mktemp("ready") / str(number))
 
     @FEW
-    @given(class_names=name_lists, shape=shapes, to=st.sampled_from(FORMATS))
+    @given(class_names=name_lists, shape=shapes, to=st.sampled_from(list(EXPORT_FORMATS)))
     def test_export_with_hostile_class_names_stays_in_its_folder(
         self, tmp_path: Path, class_names: list[str], shape: tuple[int, ...], to: str
     ) -> None:
@@ -524,7 +525,7 @@ class TestExports:
 
     @pytest.mark.slow
     @MANY
-    @given(class_names=name_lists, shape=shapes, to=st.sampled_from(FORMATS))
+    @given(class_names=name_lists, shape=shapes, to=st.sampled_from(list(EXPORT_FORMATS)))
     def test_export_with_hostile_class_names_stays_in_its_folder_in_many_cases(
         self, tmp_path: Path, class_names: list[str], shape: tuple[int, ...], to: str
     ) -> None:

@@ -109,7 +109,7 @@ def test_installed_command_exports_npz_and_c(installed: Path, tmp_path: Path) ->
     [
         ["condense", "fashion-mini", "--out", "x"],
         ["evaluate", str(GOLDEN)],
-        ["show", str(GOLDEN), "--png", "x.png"],
+        ["show", str(GOLDEN), "--sheet", "x.png"],
     ],
     ids=lambda arguments: arguments[0],
 )

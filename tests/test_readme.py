@@ -17,9 +17,9 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def examples() -> list[str]:
-    found = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert all(len(example.strip().splitlines()) <= 12 for example in found)
-    return found
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert all(len(example.strip().splitlines()) <= 12 for example in blocks)
+    return blocks
 
 
 def test_condensing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mipset import Accuracy, cli, read
 from mipset.settings.catalogue import RECIPES
 
 TO_NPZ = ["--to", "npz", "--out", "y"]
-IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--dataset", "cifar10", "--out", "x"]
+IMPORT = ["import", str(GOLDEN), "--kind", "mdc", "--data", "cifar10", "--out", "x"]
 
 
 class TestVerbs:
@@ -47,7 +47,9 @@ class TestVerbs:
         shown = done(run("show", "a.safetensors", cwd=tmp_path))
         assert "2 per class, 10 classes, 1 x 28 x 28 pixels" in shown
         assert "protocol quick, 1 epochs, at least 100 steps; convnet-2, width 4; seed 0)" in shown
-        assert done(run("show", "a.safetensors", "--png", "a.png", cwd=tmp_path)).startswith("a.png: one row per class")
+        assert done(run("show", "a.safetensors", "--sheet", "a.png", cwd=tmp_path)).startswith(
+            "a.png: one row per class"
+        )
         with Image.open(tmp_path / "a.png") as sheet:
             assert sheet.format == "PNG"
             assert sheet.height == 16 + 10 * (3 * 28 + 2)
@@ -141,17 +143,17 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "DATASET", "--help", "--top", "--png", "--seed", "--force"},
-            ("show",): {"FILE", "--help", "--png", "--svg", "--force"},
+            ("audit",): {"FILE", "--data", "--help", "--top", "--png", "--seed", "--force"},
+            ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
             ("import",): {
-                *("FILE", "--help", "--kind", "--dataset", "--out", "--factor", "--order", "--labels", "--experiment"),
+                *("FILE", "--help", "--kind", "--data", "--out", "--factor", "--order", "--labels", "--experiment"),
                 "--force",
                 *data,
             },
             ("plan",): {"FILE_OR_URL", "--help", *limits},
-            ("fetch",): {"URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
+            ("fetch",): {"FILE_OR_URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help"},
@@ -185,7 +187,7 @@ def flags(top: argparse.ArgumentParser) -> dict[tuple[str, ...], set[str]]:
 
 
 class TestRefusals:
-    """One sentence, exit code 2, and nothing written."""
+    """One line, exit code 2, and nothing written."""
 
     @pytest.mark.parametrize("arguments", [[], ["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
     def test_incomplete_commands_point_to_help(self, refusal: Here, arguments: list[str]) -> None:

@@ -81,6 +81,11 @@ class TestDryRun:
         here(*grid)
         assert [line.split()[-1] for line in here(*grid, "--dry-run").splitlines()[1:4]] == ["done"] * 3
 
+    def test_seeds_count_up_from_the_first(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        grid = ("compare", f"npz:{pets}", "--out", tmp_path / "x", *GRID, "--methods", "random")
+        printed = here(*grid, "--seed", 3, "--seeds", 2, "--dry-run").splitlines()
+        assert [line.split()[:2] for line in printed[1:3]] == [["random", "3"], ["random", "4"]]
+
 
 class TestMethods:
     def test_methods_and_groups_are_listed(self, here: Here) -> None:
@@ -100,6 +105,7 @@ class TestRefusals:
             (["--at", "0"], "--at is '0'. Outer iterations go from 1"),
             (["--at", "soon"], "--at is 'soon'. Write numbers such as"),
             (["--seeds", "0"], "--seeds is 0: it must be at least 1"),
+            (["--seed", "-1"], "--seed is -1: it must be at least 0"),
             (["--networks", "0"], "--networks is 0: it must be at least 1"),
             (["--evaluation-seed", "-1"], "--evaluation-seed is -1: it must be at least 0"),
             (["--evaluate-with", "vgg"], "'vgg'"),

@@ -126,7 +126,7 @@ class TestCosts:
 
 
 class TestRefusals:
-    """One sentence, exit code 2, and nothing written."""
+    """One line, exit code 2, and nothing written."""
 
     @pytest.mark.parametrize(
         ("given", "reason"),
@@ -472,6 +472,7 @@ class TestRecipes:
         for name, named in RECIPES.items():
             assert f"{name}\n    {named.dataset}: " in printed
         printed = done(run("recipes", "demo", cwd=tmp_path))
+        assert not any(f"`{name}`" in printed for name in vars(RECIPES["demo"].recipe))  # written as flags
         assert "--width 32 " in printed
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
         assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

@@ -34,19 +34,22 @@ class TestRefusals:
         assert "would overwrite the file itself. Choose another name" in message
 
     def test_show_refuses_impossible_commands(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
-        assert "There is no folder" in refusal("show", condensed, "--png", tmp_path / "nowhere" / "x.png")
-        assert "would overwrite the file itself" in refusal("show", condensed, "--png", condensed, "--force")
+        assert "There is no folder" in refusal("show", condensed, "--sheet", tmp_path / "nowhere" / "x.png")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--sheet", condensed, "--force")
         (tmp_path / "old").write_bytes(b"precious")
-        assert "old exists already. Choose another --png" in refusal("show", condensed, "--png", tmp_path / "old")
+        assert "old exists already. Choose another --sheet" in refusal("show", condensed, "--sheet", tmp_path / "old")
         assert "`mipset fetch` downloads a file from an address" in refusal("show", URL)
-        assert "would overwrite the file itself" in refusal("show", condensed, "--svg", condensed, "--force")
+        assert "would overwrite the file itself" in refusal("show", condensed, "--chart", condensed, "--force")
         assert "has no accuracy curve. Measure one with `mipset evaluate" in refusal(
-            "show", condensed, "--svg", tmp_path / "x.svg"
+            "show", condensed, "--chart", tmp_path / "x.svg"
+        )
+        assert "x.pdf: the name must end in .svg or .png. Choose another name." in refusal(
+            "show", GOLDEN, "--chart", tmp_path / "x.pdf"
         )
 
-    def test_show_svg_draws_the_curve(self, here: Here, tmp_path: Path) -> None:
+    def test_show_draws_the_curve(self, here: Here, tmp_path: Path) -> None:
         picture = tmp_path / "x.svg"
-        assert here("show", GOLDEN, "--svg", picture) == f"{picture}: accuracy against images per class\n"
+        assert here("show", GOLDEN, "--chart", picture) == f"{picture}: accuracy against images per class\n"
         points = read(GOLDEN).accuracy
         drawn = ElementTree.parse(picture).getroot()
         texts = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
@@ -66,7 +69,7 @@ class TestFullDisk:
     def test_full_disk_leaves_no_file(self, tmp_path: Path, condensed: Path) -> None:
         process = run("slice", condensed, 2, "--out", "part", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "part cannot be written: File too large." in is_refused(process)
-        process = run("show", condensed, "--png", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
+        process = run("show", condensed, "--sheet", "x.png", cwd=tmp_path, preexec=limit_files_to(4000))
         assert "x.png cannot be written: File too large." in is_refused(process)
         (tmp_path / "old").write_bytes(b"precious")
         process = run("slice", condensed, 1, "--out", "old", "--force", cwd=tmp_path, preexec=limit_files_to(4000))
@@ -76,29 +79,31 @@ class TestFullDisk:
 
 
 class TestAudit:
-    def test_audit_lists_the_nearest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
+    def test_audit_lists_the_closest_real_images(self, here: Here, refusal: Here, tmp_path: Path, pets: Path) -> None:
         file, picture = tmp_path / "set", tmp_path / "pairs.png"
         here("condense", f"npz:{pets}", "--out", file, *TINY, "--pixel-lr", "0")
-        lines = here("audit", file, f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
-        assert lines[0] == "the 3 of 24 images that are nearest to a real one; distances in grey levels"
+        lines = here("audit", file, "--data", f"npz:{pets}", "--top", 3, "--png", picture).splitlines()
+        assert lines[0] == "the 3 of 24 images that are closest to a real one; distances in grey levels"
         assert lines[1].split()[:4] == ["image", "rank", "tile", "distance"]
         assert len(lines) == 7
-        assert lines[5].startswith("24 of 24 are nearer to a training image than half of the training images are")
+        assert lines[5].startswith("24 of 24 are closer to a training image than half of the training images are")
         assert lines[6] == f"{picture}: each of them beside the real image"
         with Image.open(picture) as shown:
             assert shown.format == "PNG"
-        assert "--top is 0: it must be at least 1" in refusal("audit", file, f"npz:{pets}", "--top", 0)
-        assert "would overwrite the file itself" in refusal("audit", file, f"npz:{pets}", "--png", file)
-        assert "exists already. Choose another --png" in refusal("audit", file, f"npz:{pets}", "--png", picture)
+        assert "--top is 0: it must be at least 1" in refusal("audit", file, "--data", f"npz:{pets}", "--top", 0)
+        assert "would overwrite the file itself" in refusal("audit", file, "--data", f"npz:{pets}", "--png", file)
+        assert "exists already. Choose another --png" in refusal(
+            "audit", file, "--data", f"npz:{pets}", "--png", picture
+        )
 
     def test_audit_without_its_dataset_is_refused(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         file = tmp_path / "moved"
         for dataset, reason in (
-            (None, "does not name its dataset: name DATASET after the file."),
-            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: name npz:PATH after the file."),
+            (None, "does not name its dataset: add --data DATASET."),
+            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: add --data npz:PATH."),
             (
                 "fashion-mini",
-                "from another version of fashion-mini: name fashion-mini after the file to use the present one.",
+                "from another version of fashion-mini: add --data fashion-mini to use the present one.",
             ),
         ):
             replace(read(condensed), provenance={} if dataset is None else {"dataset": dataset}).write(file)

@@ -65,11 +65,13 @@ class TestNamesInErrors:
         [
             (["condense", "x", "--ipc"], "Argument --ipc: expected one argument. See `mipset condense --help`."),
             ([], "The following arguments are required: VERB. See `mipset --help`."),
+            (["condense", "x", "--shiny"], "Unrecognized arguments: --shiny. See `mipset condense --help`."),
+            (["data", "fetch", "mnist", "y"], "Unrecognized arguments: y. See `mipset data fetch --help`."),
             (["evaluate", "x", "--networks", "0"], "--networks is 0: it must be at least 1. Choose a larger value."),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_every_error_is_one_sentence_with_a_capital_letter(
+    def test_every_error_is_one_line_with_a_capital_letter(
         self, refusal: Here, arguments: list[str], message: str
     ) -> None:
         assert refusal(*arguments) == f"mipset: {message}\n"

@@ -175,7 +175,7 @@ class TestTraining:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            *(({"size": size}, "size") for size in (0, 2.5, "3", True, None)),
+            *(({"batch": batch}, "batch") for batch in (0, 2.5, "3", True, None)),
             *(({"epochs": epochs}, "epochs") for epochs in (0, 1.5, True)),
             *(({"seed": seed}, "seed") for seed in (-1, 0.5, None)),
         ],
@@ -184,7 +184,7 @@ class TestTraining:
         self, set_path: Path, given: dict[str, Any], reason: str
     ) -> None:
         with pytest.raises(SettingError, match=f"^`{reason}` is .*: it must be "):
-            device.open(set_path).prefix(1).batches(**{"size": 1, **given})
+            device.open(set_path).prefix(1).batches(**{"batch": 1, **given})
 
     def test_take_returns_single_images(self, set_path: Path) -> None:
         subset = device.open(set_path).prefix(2)

@@ -15,15 +15,15 @@ import pytest
 from commands import GOLDEN, WITHOUT_TORCH, Here, done, run
 from export_sets import image_list_of, paths_below, small_set
 from mipset import read
-from mipset.cli import files
 from mipset.errors import ArtifactError, MissingExtraError, SettingError
-from mipset.exchange.exports import FORMATS, export
+from mipset.exchange.exports import PNG, export
 from mipset.file.decoding import decoded
+from mipset.settings.exchange_choices import EXPORT_FORMATS
 
-SINGLE_FILES = [name for name in FORMATS if name != "png"]
+SINGLE_FILES = [name for name in EXPORT_FORMATS if name != PNG]
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", EXPORT_FORMATS)
 def test_exports_of_the_same_set_have_the_same_bytes(tmp_path: Path, to: str) -> None:
     exported = []
     for folder in (tmp_path / "a", tmp_path / "b"):
@@ -91,11 +91,7 @@ def test_exporting_without_torch(tmp_path: Path, to: str) -> None:
     assert (tmp_path / "out").exists()
 
 
-def test_command_line_lists_the_export_formats() -> None:
-    assert files.EXPORTS == FORMATS
-
-
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", EXPORT_FORMATS)
 def test_export_command_writes_every_format(tmp_path: Path, here: Here, to: str) -> None:
     printed = here("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
     assert re.fullmatch(rf"{tmp_path / 'out'}: 3 images for each of 2 classes, [\d.]+ k?B\n", printed)

@@ -1,4 +1,4 @@
-"""Condensed sets that others published: importing them, and refusing broken or hostile files with one sentence."""
+"""Condensed sets that others published: importing them, and refusing broken or hostile files with one line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from torch import Tensor
 import mipset
 from commands import Here, done, run
 from mipset import read
-from mipset.cli import files
 from mipset.condensing.synthetic import formation
 from mipset.data import spec_of
 from mipset.errors import ArtifactError, MipsetError, SettingError
-from mipset.exchange import published
 from mipset.exchange.published import ImportedSet, as_artifact, open_published, order_by_tiles
 from mipset.nn.pixels import to_uint8
+from mipset.settings.exchange_choices import IMPORT_ORDERS
 
 DATA = Path(__file__).parent.parent / "data"
 KEEP_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -257,7 +256,7 @@ def test_factor_and_order_are_refused_for_a_dc_file(tmp_path: Path) -> None:
     path = save(tmp_path / "x.pt", dc_experiments()[0])
     with pytest.raises(SettingError, match="`factor` is 2, but images of `kind` dc have no tiles"):
         import_set(path, "dc", factor=2)
-    for order in published.ORDERS:
+    for order in IMPORT_ORDERS:
         with pytest.raises(SettingError, match=f"`order` is {order}, but images of `kind` dc have no tiles"):
             import_set(path, "dc", order=order)
     assert import_set(path, "dc", factor=1).artifact.factor == 1
@@ -309,7 +308,7 @@ class Rebuilt:
 
 
 def refusal_of(path: Path, kind: str = "mdc", dataset: ToySpec = TOY, **more: Any) -> str:
-    """What is message dataset a file that cannot be imported: one sentence that names it."""
+    """The error for a file that cannot be imported: one line that names the file."""
     with pytest.raises(MipsetError) as caught:
         import_set(path, kind, dataset, **({"factor": 1} | more if kind == "mdc" else more))
     message = str(caught.value)
@@ -490,7 +489,7 @@ def write_clothes(path: Path) -> Path:
 
 def test_import_command_makes_a_set_that_can_be_evaluated(tmp_path: Path) -> None:
     write_clothes(tmp_path / "data_2000.pt")
-    command = ("import", "data_2000.pt", "--kind", "mdc", "--factor", 2, "--dataset", "fashion-mini", "--out", "a")
+    command = ("import", "data_2000.pt", "--kind", "mdc", "--factor", 2, "--data", "fashion-mini", "--out", "a")
     first, second = done(run(*command, cwd=tmp_path)).splitlines()
     assert first.startswith("a: 2 images for each of 10 classes, 1")
     assert first.endswith("kB; 0 % of the values did not fit into a byte and were clipped")
@@ -503,24 +502,24 @@ def test_import_command_makes_a_set_that_can_be_evaluated(tmp_path: Path) -> Non
     assert [point.size for point in read(tmp_path / "a").accuracy] == [1]
 
 
-def test_import_command_refuses_with_one_sentence(tmp_path: Path, refusal: Here) -> None:
+def test_import_command_refuses_with_one_line(tmp_path: Path, refusal: Here) -> None:
     path = write_clothes(tmp_path / "x.pt")
     (tmp_path / "taken").touch()
     new = ("--out", tmp_path / "new")
     mdc = ("--kind", "mdc", "--factor", 2)
     for arguments, reason in (
-        ((path, *mdc, "--dataset", "fashion-mini", "--out", tmp_path / "taken"), "exists already"),
-        ((path, *mdc, "--dataset", "fashion-mini", "--out", path, "--force"), "would overwrite the file itself"),
-        ((path, *mdc, "--dataset", "cifar10", *new), "but the images of cifar10 are 3 x 32 x 32"),
-        ((path, *mdc, "--dataset", "cifar11", *new), "There is no dataset 'cifar11'"),
+        ((path, *mdc, "--data", "fashion-mini", "--out", tmp_path / "taken"), "exists already"),
+        ((path, *mdc, "--data", "fashion-mini", "--out", path, "--force"), "would overwrite the file itself"),
+        ((path, *mdc, "--data", "cifar10", *new), "but the images of cifar10 are 3 x 32 x 32. Name another --data."),
+        ((path, *mdc, "--data", "cifar11", *new), "There is no dataset 'cifar11'"),
         (
-            (path, *mdc, "--dataset", "fashion-mini", "--resolution", 32, *new),
+            (path, *mdc, "--data", "fashion-mini", "--resolution", 32, *new),
             "--resolution is 32, but the images of fashion-mini are 28x28",
         ),
-        ((path, "--kind", "mdc", "--dataset", "fashion-mini", *new), "Give --factor"),
-        ((path, "--kind", "dc", "--dataset", "fashion-mini", *new), "Use --kind mdc for values in [0, 1]"),
-        ((path, "--kind", "kip", "--dataset", "fashion-mini", *new), "invalid choice: 'kip'"),
-        ((path, *mdc, *new), "required: --dataset"),
+        ((path, "--kind", "mdc", "--data", "fashion-mini", *new), "Give --factor"),
+        ((path, "--kind", "dc", "--data", "fashion-mini", *new), "Use --kind mdc for values in [0, 1]"),
+        ((path, "--kind", "kip", "--data", "fashion-mini", *new), "invalid choice: 'kip'"),
+        ((path, *mdc, *new), "required: --data"),
     ):
         assert reason in refusal("import", *arguments)
     assert {entry.name for entry in tmp_path.iterdir()} == {"x.pt", "taken"}
@@ -533,7 +532,7 @@ def test_import_command_does_not_overwrite_the_labels_file(tmp_path: Path, refus
     path = save(tmp_path / "images_best.pt", images - 0.5)
     beside = save(tmp_path / ("y.pt" if given else "labels_best.pt"), labels)
     named = ("--labels", beside) if given else ()
-    command = ("import", path, "--kind", "dc", "--dataset", "fashion-mini", *named, "--out", beside, "--force")
+    command = ("import", path, "--kind", "dc", "--data", "fashion-mini", *named, "--out", beside, "--force")
     assert "would overwrite the file itself" in refusal(*command)
 
 
@@ -550,17 +549,12 @@ def test_import_command_with_an_own_dataset(tmp_path: Path, here: Here) -> None:
     images, labels = random_set(2)
     path = save(tmp_path / "x.pt", {"data": [[normalised(images), labels]] * 2})
     out = tmp_path / "out"
-    command = ["import", path, "--kind", "dc", "--experiment", 1, "--dataset", f"npz:{tmp_path / 'pets.npz'}"]
+    command = ["import", path, "--kind", "dc", "--experiment", 1, "--data", f"npz:{tmp_path / 'pets.npz'}"]
     here(*command, "--out", out)
     converted = read(out)
     assert converted.mean == TOY.mean
     assert converted.provenance["dataset"] == "npz:pets.npz"
     assert converted.provenance["experiment"] == 1
-
-
-def test_command_line_lists_the_kinds_and_orders() -> None:
-    assert files.IMPORTS == published.KINDS
-    assert files.ORDERS == published.ORDERS
 
 
 def test_spec_of_a_dataset_equals_the_loaded_dataset() -> None:

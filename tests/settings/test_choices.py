@@ -9,10 +9,12 @@ import pytest
 
 from mipset.condensing import assembly
 from mipset.errors import SettingError
+from mipset.exchange import exports
 from mipset.nn.augment import Operation, augmentation
 from mipset.nn.networks import building
 from mipset.settings import choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS
+from mipset.settings.exchange_choices import EXPORT_FORMATS
 from mipset.settings.recipe import Recipe
 
 TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
@@ -28,6 +30,7 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "precisions": (choices.PRECISIONS, assembly.HALF),
     "augmentations": (choices.AUGMENTATIONS, [operation.value for operation in Operation]),
     "networks": (NETWORKS, building.CLASSES),
+    "export formats": (EXPORT_FORMATS, [exports.PNG, *exports.SINGLE_FILES, exports.C_HEADER]),
 }
 
 

@@ -51,7 +51,7 @@ class TestParsing:
             ("mdc:speed=3", "'speed=3' in 'mdc:speed=3' is not a setting"),
             ("mdc:ipc=many", "'ipc=many' in 'mdc:ipc=many' is not possible: `ipc` is int. Write a number"),
             ("mdc:seed=3", "sets `seed`, which all methods share. Leave it out"),
-            ("mdc:policy=mdc", "sets `policy`, which all methods share. Leave it out"),
+            ("mdc:policy=mdc", "sets `policy`, which the name of the method decides. Choose another method."),
             ("baseline-c:period=3", "'baseline-c:period=3' sets `period`, which baseline-c does not use. Leave it out"),
         ],
     )

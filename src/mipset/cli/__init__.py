@@ -20,12 +20,12 @@ from mipset.cli.wording import print_message
 from mipset.errors import MipsetError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
-EXTRA = {"torch", "PIL", "platformdirs"}  # the packages that `pip install "mipset[condense]"` installs
+EXTRA = {"torch", "PIL", "platformdirs"}  # modules of the extra `condense`; charts name matplotlib in their own error
 USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need less memory
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run one command. An error is one sentence on standard error, and the exit code is 2."""
+    """Run one command. An error is one line on standard error, and the exit code is 2."""
     sys.exit(_main(sys.argv[1:] if words is None else words))
 
 
@@ -45,7 +45,7 @@ def _run(words: list[str], team: Team) -> int:
     arguments = argparse.Namespace(team=team, parser=None)
     try:
         with _only_the_leader_prints(team):
-            parser().parse_args(words, arguments)
+            _parse(words, arguments)
             run: Callable[[argparse.Namespace], None] = arguments.run
             run(arguments)
             sys.stdout.flush()
@@ -69,6 +69,15 @@ def _run(words: list[str], team: Team) -> int:
             raise
         return _fail(str(missing(str(error.name), f"`mipset {words[0]}`")), team)
     return 0
+
+
+def _parse(words: list[str], arguments: argparse.Namespace) -> None:
+    """Read the words into `arguments`. An error for words that no flag takes names the help of the verb."""
+    top = parser()
+    _, unknown = top.parse_known_args(words, arguments)
+    if unknown:
+        verb: Parser = arguments.parser or top
+        verb.error(f"unrecognized arguments: {' '.join(unknown)}")
 
 
 def _typed_names(arguments: argparse.Namespace) -> dict[str, str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MOST_OUTER = 1_000_000
-SET_BY_METHODS = ("policy", "prefix_weights", "steps")  # settings that have no flag of `compare`
+NOT_SHARED = ("policy", "prefix_weights", "steps", "seed")  # settings that methods or condensations have of their own
 DEFAULT_METHODS = "baseline-c,mdc,every-prefix"
 
 
@@ -49,6 +49,13 @@ def add(verbs: Verbs) -> None:
         help=f"such as baseline-c,mdc:pixel-lr=0.03; `mipset methods` lists them (default: {DEFAULT_METHODS})",
     )
     verb.add_argument("--seeds", metavar="K", type=int, default=1, help="condensations of each method (default: 1)")
+    verb.add_argument(
+        "--seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="seed of the first condensation; the others count up from it (default: 0)",
+    )
     verb.add_argument("--out", metavar="DIR", type=Path, help="folder for the results (default: compare-RECIPE)")
     verb.add_argument("--data", metavar="DATASET", help="dataset (default: the dataset of the recipe)")
     verb.add_argument(
@@ -68,7 +75,7 @@ def add(verbs: Verbs) -> None:
     )
     verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
     verb.add_argument("--dry-run", action="store_true", help="print what is missing and what it costs, and stop")
-    add_recipe_flags(verb, without=SET_BY_METHODS)
+    add_recipe_flags(verb, without=NOT_SHARED)
     add_data_flags(verb)
     add_machine_flags(verb)
 
@@ -85,7 +92,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     check_at_least(
         1, seeds=arguments.seeds, networks=arguments.networks, epochs=arguments.epochs, workers=arguments.workers
     )
-    check_at_least(0, evaluation_seed=arguments.evaluation_seed)
+    check_at_least(0, seed=arguments.seed, evaluation_seed=arguments.evaluation_seed)
     if arguments.out is not None and arguments.out.is_file():
         raise SettingError(f"`out` {arguments.out} is a file. Name a folder; it need not exist.")
     comparison, machine = _comparison(arguments)
@@ -127,8 +134,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if recipe not in RECIPES:
         recipe, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
     methods = parse_methods(arguments.methods)
-    changes = given_settings(arguments, without=SET_BY_METHODS)
-    first_seed = changes.pop("seed", 0)
+    changes = given_settings(arguments, without=NOT_SHARED)
     device = device_of(arguments)
     data = load_with_progress(dataset or RECIPES[recipe].dataset, arguments.resolution, arguments.split_seed)
     remark = ""
@@ -147,7 +153,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         recipe,
         data,
         methods,
-        seeds=range(first_seed, first_seed + arguments.seeds),
+        seeds=range(arguments.seed, arguments.seed + arguments.seeds),
         plan=plan,
         changes=changes,
         at=parse_numbers("at", arguments.at, MOST_OUTER, allowed) if arguments.at else (),

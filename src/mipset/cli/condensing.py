@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mipset import __version__
 from mipset.cli.inputs import check_output, dataset_of_file, load_with_progress, recipe_name_for
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
-from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings
+from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings, with_flags
 from mipset.cli.wording import bytes_of, counted, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, TeamError
@@ -262,4 +262,4 @@ def run_recipes(arguments: argparse.Namespace) -> None:
     settings = recipe(arguments.name)
     for f in fields(settings):
         setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
-        print(f"{setting:<36}  {f.metadata['help']}")
+        print(f"{setting:<36}  {with_flags(f.metadata['help'])}")

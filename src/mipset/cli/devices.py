@@ -20,11 +20,11 @@ LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
     verb = add_verb(verbs, "plan", run_plan, "find the size of a file that fits a device")
-    verb.add_argument("file", metavar="FILE_OR_URL", help="a path, or an address that begins with http or https")
+    _add_source(verb)
     _add_limit_flags(verb)
 
     verb = add_verb(verbs, "fetch", run_fetch, "download the part of a file that fits")
-    verb.add_argument("file", metavar="URL", help="an address that begins with http or https, or a path")
+    _add_source(verb)
     verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
     verb.add_argument("--ipc", metavar="N", type=int, help="images per class (default: as many as fit)")
     _add_limit_flags(verb)
@@ -32,6 +32,10 @@ def add(verbs: Verbs) -> None:
         "--cache", metavar="DIR", type=Path, help="keep downloaded images in this folder and reuse them next time"
     )
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
+
+
+def _add_source(verb: Parser) -> None:
+    verb.add_argument("file", metavar="FILE_OR_URL", help="a path, or an address that begins with http or https")
 
 
 def _add_limit_flags(verb: Parser) -> None:

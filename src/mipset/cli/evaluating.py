@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
     verb = add_verb(verbs, "evaluate", run_evaluate, "train and test networks on every size of a file")
-    verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a file that `mipset condense` wrote")
+    verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a condensed set")
     verb.add_argument("--sizes", metavar="SIZES", help="sizes such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks per size (default: 3)")
     add_protocol_flags(verb)
@@ -40,14 +40,27 @@ def add(verbs: Verbs) -> None:
     add_machine_flags(verb)
 
     verb = add_verb(verbs, "reorder", run_reorder, "put the images first that are easy to learn (YOCO)")
-    verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
+    verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    add_protocol_flags(verb, default="paper")
-    verb.add_argument(
-        "--first", metavar="E", type=int, default=100, help="train for the first E epochs only (default: 100)"
+    add_protocol_flags(
+        verb,
+        default="paper",
+        epochs="epochs of the whole training, which decide when the learning rate drops; --first stops it earlier",
     )
     verb.add_argument(
-        "--best", metavar="K", type=int, default=10, help="sum the errors of the K best epochs (default: 10)"
+        "--first",
+        metavar="E",
+        type=int,
+        default=100,
+        help="stop the training after E epochs, if the protocol has more (default: 100)",
+    )
+    verb.add_argument(
+        "--best",
+        metavar="K",
+        type=int,
+        default=10,
+        help="use the errors of K epochs: those after which the network classified most images of FILE correctly "
+        "(default: 10)",
     )
     add_machine_flags(verb)
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")

@@ -7,32 +7,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, load_with_progress
-from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least
+from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least, explained
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
-from mipset.errors import SettingError, printable
+from mipset.errors import SettingError, choices, printable
 
 if TYPE_CHECKING:
     from mipset.file.provenance import Provenance
 
-IMPORTS = ("mdc", "dc")  # those of mipset.exchange.published, which imports torch; a test compares the two
-ORDERS = ("tiles", "images")
-EXPORTS = ("png", "npz", "parquet", "webdataset", "pt", "c")  # those of mipset.exchange.exports, which imports numpy
+CHART_SUFFIXES = (".svg", ".png")
 
 
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
+    from mipset.settings.exchange_choices import EXPORT_FORMATS, IMPORT_KINDS, IMPORT_ORDERS
+
     verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--png", metavar="PNG", type=Path, help="write a contact sheet of all images")
-    verb.add_argument("--svg", metavar="SVG", type=Path, help="write a chart of the accuracy curve, SVG or PNG")
-    verb.add_argument("--force", action="store_true", help="overwrite PNG and SVG")
+    verb.add_argument("--sheet", metavar="FILE", type=Path, help="write all images as one PNG, a contact sheet")
+    verb.add_argument(
+        "--chart", metavar="FILE", type=Path, help="write a chart of the accuracy curve; the name ends in .svg or .png"
+    )
+    verb.add_argument("--force", action="store_true", help="overwrite the files of --sheet and --chart")
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument(
-        "data", metavar="DATASET", nargs="?", help="the training images (default: the dataset that FILE names)"
-    )
+    verb.add_argument("--data", metavar="DATASET", help="the training images (default: the dataset that FILE names)")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
@@ -46,7 +46,9 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "export", run_export, "write a file for other programs")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--to", choices=EXPORTS, required=True, help="the format to write")
+    verb.add_argument(
+        "--to", choices=EXPORT_FORMATS, required=True, help=explained("the format to write", EXPORT_FORMATS)
+    )
     verb.add_argument(
         "--out", metavar="PATH", type=Path, required=True, help="the file to write (png: the folder to write)"
     )
@@ -60,20 +62,23 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
     verb.add_argument(
         "--kind",
-        choices=IMPORTS,
+        choices=IMPORT_KINDS,
         required=True,
-        help="mdc: from MDC, IDC or DREAM, values in [0, 1]; dc: from DC, DSA, DM or MTT, normalised values",
+        help=explained("the kind of FILE", IMPORT_KINDS),
     )
     verb.add_argument(
-        "--dataset", metavar="DATASET", required=True, help="the dataset that was condensed, as for `mipset condense`"
+        "--data",
+        dest="dataset",
+        metavar="DATASET",
+        required=True,
+        help="the dataset that was condensed, as for `mipset condense`",
     )
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     verb.add_argument("--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image")
     verb.add_argument(
         "--order",
-        choices=ORDERS,
-        help="mdc: `tiles` keeps the sizes that the authors measured, `images` keeps stored images whole "
-        "(default: tiles)",
+        choices=IMPORT_ORDERS,
+        help=explained("mdc: how to order the images (default: tiles)", IMPORT_ORDERS),
     )
     verb.add_argument(
         "--labels", metavar="FILE", type=Path, help="MTT: the file of labels (default: the one next to FILE)"
@@ -88,28 +93,32 @@ def run_show(arguments: argparse.Namespace) -> None:
     from mipset.display.tables import description
     from mipset.file.artifact import read
 
-    _check_pictures(arguments, "png", "svg")
+    _check_pictures(arguments, "sheet", "chart")
+    if arguments.chart is not None and arguments.chart.suffix.lower() not in CHART_SUFFIXES:
+        raise SettingError(
+            f"`chart` is {arguments.chart}: the name must end in {choices(CHART_SUFFIXES)}. Choose another name."
+        )
     artifact = read(arguments.file)
-    if arguments.svg is not None and not artifact.accuracy:
+    if arguments.chart is not None and not artifact.accuracy:
         raise SettingError(
             f"{arguments.file} has no accuracy curve. Measure one with `mipset evaluate {arguments.file} --save`."
         )
-    if arguments.png is None and arguments.svg is None:
+    if arguments.sheet is None and arguments.chart is None:
         print(description(artifact))
         if not artifact.accuracy:
             print(f"next: mipset evaluate {arguments.file} --save")
-    if arguments.png is not None:
+    if arguments.sheet is not None:
         from mipset.display.pictures import write_contact_sheet
 
-        write_contact_sheet(artifact, arguments.png)
-        print(f"{arguments.png}: one row per class, one column per rank")
-    if arguments.svg is not None:
+        write_contact_sheet(artifact, arguments.sheet)
+        print(f"{arguments.sheet}: one row per class, one column per rank")
+    if arguments.chart is not None:
         from mipset.display.charts import accuracy_curve
 
         accuracy_curve(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).write(
-            arguments.svg
+            arguments.chart
         )
-        print(f"{arguments.svg}: accuracy against images per class")
+        print(f"{arguments.chart}: accuracy against images per class")
 
 
 def _check_pictures(arguments: argparse.Namespace, *names: str) -> None:
@@ -130,14 +139,14 @@ def run_audit(arguments: argparse.Namespace) -> None:
     check_at_least(0, seed=arguments.seed)
     _check_pictures(arguments, "png")
     artifact = read(arguments.file)
-    data = dataset_of_file(arguments, arguments.file, artifact, "name {} after the file")
+    data = dataset_of_file(arguments, arguments.file, artifact)
     from mipset.display.tables import in_columns
     from mipset.evaluation.audit import audit, pairs
 
     with Progress() as bar:
         report = audit(artifact, data, arguments.seed, bar.report)
     listed = report.neighbours[: arguments.top]
-    rows = [["image", "rank", "tile", "distance", "nearest real image", "real images that are nearer to another"]]
+    rows = [["image", "rank", "tile", "distance", "closest real image", "real images with a closer neighbour"]]
     for neighbour in listed:
         class_name = printable(artifact.class_names[neighbour.label])
         real_class_name = printable(data.class_names[neighbour.real_label])
@@ -152,10 +161,10 @@ def run_audit(arguments: argparse.Namespace) -> None:
             ]
         )
     total = len(report.neighbours)
-    print(f"the {len(listed)} of {total} images that are nearest to a real one; distances in grey levels")
+    print(f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels")
     print(in_columns(rows))
     print(
-        f"{len(report.suspicious)} of {total} are nearer to a training image than half of the training "
+        f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
         f"images are to each other ({report.usual:.1f})"
     )
     if arguments.png is not None:
@@ -178,9 +187,7 @@ def run_slice(arguments: argparse.Namespace) -> None:
 def run_export(arguments: argparse.Namespace) -> None:
     """Write the images of FILE for other programs.
 
-    png: a folder with one sub-folder per class, and a contact sheet. npz: arrays for numpy. parquet: a table for
-    Hugging Face datasets. webdataset: a tar file. pt: tensors for torch. c: a header for microcontrollers. In all of
-    them the images are ordered by rank, so the first n of each class are the subset of size n.
+    In all formats the images are ordered by rank, so the first n of each class are the subset of size n.
     """
     from mipset.exchange.exports import export
     from mipset.file.artifact import read

@@ -36,17 +36,12 @@ def load_with_progress(name: str, resolution: int | None, split_seed: int) -> Da
         return load(name, resolution=resolution, seed=split_seed, report=bar.report)
 
 
-def dataset_of_file(
-    arguments: argparse.Namespace, path: Path, artifact: Artifact, advice: str = "add --data {}"
-) -> Dataset:
-    """The dataset that a file was condensed from, or the one that the user named instead.
-
-    `advice` tells the user in an error how to name another dataset.
-    """
+def dataset_of_file(arguments: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
+    """The dataset that a file was condensed from, or the one that `--data` names instead."""
     provenance: Mapping[str, Any] = artifact.provenance
     name = arguments.data or provenance.get("dataset")
     if not isinstance(name, str):
-        raise SettingError(f"{path} does not name its dataset: {advice.format('DATASET')}.")
+        raise SettingError(f"{path} does not name its dataset: add --data DATASET.")
     resolution, split_seed = provenance.get("size"), provenance.get("split_seed", 0)
     if not isinstance(resolution, int | None) or not isinstance(split_seed, int):
         raise ArtifactError(
@@ -57,11 +52,13 @@ def dataset_of_file(
     except MipsetError as error:
         if arguments.data or ":" not in name:
             raise
-        elsewhere = advice.format(f"{name.partition(':')[0]}:PATH")
-        raise SettingError(f"{path} was condensed from {name}, which cannot be read: {elsewhere}.") from error
+        kind = name.partition(":")[0]
+        raise SettingError(
+            f"{path} was condensed from {name}, which cannot be read: add --data {kind}:PATH."
+        ) from error
     if not arguments.data and data.sha256 != provenance.get("sha256"):
         raise SettingError(
-            f"{path} was condensed from another version of {name}: {advice.format(name)} to use the present one."
+            f"{path} was condensed from another version of {name}: add --data {name} to use the present one."
         )
     return data
 

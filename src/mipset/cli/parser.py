@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -63,6 +63,20 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def with_flags(text: str) -> str:
+    """The help of a setting, with flags in place of the names of other settings in backticks."""
+    from mipset.settings.recipe import Recipe
+
+    for f in fields(Recipe):
+        text = text.replace(f"`{f.name}`", flag_of(f.name))
+    return text
+
+
+def explained(text: str, choices: Mapping[str, str]) -> str:
+    """The help of a flag, with every name that can be chosen and the line that explains it."""
+    return ". ".join([text, *(f"{name}: {line}" for name, line in choices.items())])
+
+
 def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed."""
     from mipset.settings.recipe import Recipe
@@ -70,15 +84,11 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
     group = verb.add_argument_group(
         "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists them."
     )
-    names = [f.name for f in fields(Recipe)]
     for f in fields(Recipe):
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
-        choices = [f"{name}: {text}" for name, text in f.metadata["choices"].items()]
-        help_text = ". ".join([f.metadata["help"], *choices])
-        for name in names:
-            help_text = help_text.replace(f"`{name}`", flag_of(name))
+        help_text = with_flags(explained(f.metadata["help"], f.metadata["choices"]))
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
 
 
@@ -108,14 +118,19 @@ def add_data_flags(verb: Parser) -> None:
     )
 
 
-def add_protocol_flags(verb: Parser, default: str = "quick", seed: str = "--seed") -> None:
-    """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them."""
+def add_protocol_flags(
+    verb: Parser, default: str = "quick", seed: str = "--seed", epochs: str = "epochs of training"
+) -> None:
+    """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them.
+
+    `default` is the protocol, `seed` is the flag of the seed, and `epochs` is the help of `--epochs`.
+    """
     from mipset.settings.protocol import PROTOCOLS
 
     verb.add_argument(
         "--protocol", choices=sorted(PROTOCOLS), default=default, help=f"how to train networks (default: {default})"
     )
-    verb.add_argument("--epochs", metavar="E", type=int, help="epochs of training (default: those of the protocol)")
+    verb.add_argument("--epochs", metavar="E", type=int, help=f"{epochs} (default: those of the protocol)")
     verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")
 
 

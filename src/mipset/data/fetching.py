@@ -17,7 +17,7 @@ from mipset.io import files
 from mipset.reporting import Report, silent
 
 if TYPE_CHECKING:
-    from mipset.data.sources import Source
+    from mipset.data.sources import DownloadSource
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -39,7 +39,7 @@ def fetch(name: str, *, report: Report = silent, home: Path | None = None) -> Pa
     return dataset.find(root) or fetch_from(dataset, SOURCES[name], root, report)
 
 
-def fetch_from(dataset: DownloadableDataset, sources: tuple[Source, ...], root: Path, report: Report) -> Path:
+def fetch_from(dataset: DownloadableDataset, sources: tuple[DownloadSource, ...], root: Path, report: Report) -> Path:
     """Store the dataset below the cache folder `root`, from the first source that delivers the right files."""
     name, failures = dataset.spec.name, []
     try:
@@ -61,7 +61,9 @@ def fetch_from(dataset: DownloadableDataset, sources: tuple[Source, ...], root: 
     )
 
 
-def _fetch_from_source(dataset: DownloadableDataset, source: Source, work: Path, root: Path, report: Report) -> Path:
+def _fetch_from_source(
+    dataset: DownloadableDataset, source: DownloadSource, work: Path, root: Path, report: Report
+) -> Path:
     source.deliver(work, report)
     report("decoding", 0, 2)
     train, test = dataset.read(work, dataset.spec)

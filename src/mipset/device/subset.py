@@ -95,19 +95,19 @@ class Subset:
         """All training images, float32 [len, ch, h, w] and normalised, and their labels, int64 [len]."""
         return self.take(range(len(self)))
 
-    def batches(self, size: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Images, Labels]]:
-        """Shuffled batches of at most `size` training images; each epoch has every training image once.
+    def batches(self, batch: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Images, Labels]]:
+        """Shuffled batches of at most `batch` training images; each epoch has every training image once.
 
         An epoch has as few batches as possible, and their lengths differ by at most 1: a short last batch would count
         as much as a full one. Images are decoded when their batch is due. If `epochs` is None, batches never end. The
         same seed gives the same batches.
         """
-        number = -(-len(self) // checked_count("size", size))
+        number = -(-len(self) // checked_count("batch", batch))
         rounds = count() if epochs is None else range(checked_count("epochs", epochs))
         return self._batches(number, rounds, checked_count("seed", seed, least=0, most=MOST))
 
     def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Images, Labels]]:
-        ends = [len(self) * batch // number for batch in range(number + 1)]
+        ends = [len(self) * index // number for index in range(number + 1)]
         for epoch in epochs:
             order = np.random.default_rng([seed, epoch]).permutation(len(self))
             for start, end in pairwise(ends):

@@ -36,9 +36,8 @@ from mipset.file.artifact import Artifact
 from mipset.file.description import tiles_fit
 from mipset.file.pixels import Pixels, to_uint8
 from mipset.file.provenance import Provenance, public_name
+from mipset.settings.exchange_choices import IMPORT_KINDS, IMPORT_ORDERS
 
-KINDS = ("mdc", "dc")
-ORDERS = ("tiles", "images")
 PAIRS = (("images", "labels"), ("images_train", "labels_train"))  # the keys that a dictionary of the two may have
 TOLERANCE = 0.5  # values of `mdc` may leave [0, 1] by this much; beyond it the file must be of another kind
 
@@ -217,8 +216,8 @@ def _images_and_labels(content: Any) -> Any:
 
 
 def _check_factor(published: PublishedSet, kind: str, factor: int | None) -> int:
-    if kind not in KINDS:
-        raise SettingError(f"There is no `kind` {kind!r} of published files. Choose {choices(KINDS)}.")
+    if kind not in IMPORT_KINDS:
+        raise SettingError(f"There is no `kind` {kind!r} of published files. Choose {choices(IMPORT_KINDS)}.")
     if kind == "dc":
         if factor not in (None, 1):
             raise SettingError(f"`factor` is {factor}, but images of `kind` dc have no tiles. Leave `factor` out.")
@@ -236,8 +235,8 @@ def _check_factor(published: PublishedSet, kind: str, factor: int | None) -> int
 def _check_order(kind: str, order: str | None) -> str:
     if kind == "dc" and order is not None:
         raise SettingError(f"`order` is {order}, but images of `kind` dc have no tiles. Leave `order` out.")
-    if order not in (None, *ORDERS):
-        raise SettingError(f"There is no `order` {order!r}. Choose {choices(ORDERS)}.")
+    if order not in (None, *IMPORT_ORDERS):
+        raise SettingError(f"There is no `order` {order!r}. Choose {choices(IMPORT_ORDERS)}.")
     return order or "tiles"
 
 

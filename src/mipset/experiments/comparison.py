@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mipset.experiments.builders import Condensation
-from mipset.experiments.grid import Cell, Grid, Target
+from mipset.experiments.grid import Cell, EvaluationTarget, Grid
 from mipset.experiments.results import Result
 from mipset.experiments.store import BuiltSets, RunFolder, Store
 from mipset.file.provenance import Provenance
@@ -25,7 +25,7 @@ class Comparison:
         """All results in the folder that belong to the table of this grid."""
         return self.grid.table(self.store.results())
 
-    def missing(self, cell: Cell) -> list[Target]:
+    def missing(self, cell: Cell) -> list[EvaluationTarget]:
         """The results of a cell that are not in the folder."""
         finished = {result.cell for result in self.results()}
         return [target for target in cell.targets if self.grid.result_key(cell, target) not in finished]

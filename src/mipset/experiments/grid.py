@@ -43,7 +43,7 @@ class EvaluationPlan:
 
 
 @dataclass(frozen=True)
-class Target:
+class EvaluationTarget:
     """One result of a cell: its sets after an outer iteration, evaluated with an architecture."""
 
     outer: int
@@ -57,7 +57,7 @@ class Cell:
     method: Method
     recipe: Recipe
     condensations: tuple[Condensation, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[EvaluationTarget, ...]
 
     def __str__(self) -> str:
         return f"{self.method.name}, seed {self.recipe.seed}"
@@ -119,7 +119,7 @@ class Grid:
         condensations = tuple(BUILDERS[method.builder].condensations(recipe, self.plan.sizes))
         early = sorted({outer for outer in self.at if outer < recipe.outer}) if condensations else []
         targets = tuple(
-            Target(outer, architecture)
+            EvaluationTarget(outer, architecture)
             for outer in (*early, recipe.outer)
             for architecture in self.plan.architectures_for(recipe)
         )
@@ -146,7 +146,7 @@ class Grid:
             "seed": self.plan.seed,
         }
 
-    def result_key(self, cell: Cell, target: Target) -> str:
+    def result_key(self, cell: Cell, target: EvaluationTarget) -> str:
         """Hash of everything that a result depends on."""
         own = {"kind": cell.method.kind, "recipe": asdict(cell.recipe), "outer": target.outer}
         return _hash({**own, **self._shared, "architecture": asdict(target.architecture)})

@@ -17,7 +17,7 @@ from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluation.evaluate import Evaluation, scores
 from mipset.experiments.builders import BuildContext, Condensation
 from mipset.experiments.comparison import Comparison
-from mipset.experiments.grid import Cell, Target
+from mipset.experiments.grid import Cell, EvaluationTarget
 from mipset.experiments.report import write_tables
 from mipset.experiments.results import Result
 from mipset.experiments.store import BuiltSets
@@ -179,7 +179,7 @@ class Runner:
         report(stage, 1, 1)
         return sets
 
-    def _evaluate(self, cell: Cell, targets: list[Target], sets: dict[int, BuiltSets]) -> None:
+    def _evaluate(self, cell: Cell, targets: list[EvaluationTarget], sets: dict[int, BuiltSets]) -> None:
         """Evaluate all sizes, and store each result once it is complete."""
         grid = self.comparison.grid
         plan = grid.plan
@@ -197,7 +197,7 @@ class Runner:
                 )
                 tasks.append((evaluation, sizes))
                 task_targets.append(target)
-        accuracies: dict[Target, dict[int, dict[int, float]]] = {target: {} for target in targets}
+        accuracies: dict[EvaluationTarget, dict[int, dict[int, float]]] = {target: {} for target in targets}
         for index, score in scores(tasks, plan.networks, self.machine.workers):
             target = task_targets[index]
             accuracies[target].setdefault(score.size, {})[score.network] = score.accuracy
@@ -208,7 +208,9 @@ class Runner:
             flops = tasks[index][0].flops(score.size)
             self.progress.add(flops, f"{cell}: size {score.size} {score.accuracy:.1f} %")
 
-    def _result(self, cell: Cell, target: Target, sets: BuiltSets, accuracies: dict[int, dict[int, float]]) -> Result:
+    def _result(
+        self, cell: Cell, target: EvaluationTarget, sets: BuiltSets, accuracies: dict[int, dict[int, float]]
+    ) -> Result:
         grid, store = self.comparison.grid, self.comparison.store
         stored = [artifact for artifact, _ in sets.by_file()]
         return Result(

@@ -13,7 +13,7 @@ from mipset.condensing.passes import Passes
 from mipset.evaluation.evaluate import evaluation_flops
 from mipset.experiments.builders import Condensation
 from mipset.experiments.comparison import Comparison
-from mipset.experiments.grid import Cell, Target
+from mipset.experiments.grid import Cell, EvaluationTarget
 from mipset.nn.engines import Engine
 from mipset.settings.recipe import Recipe
 
@@ -56,7 +56,7 @@ class Workload:
         outers = {target.outer for target in missing if self.comparison.built_sets(cell, target.outer) is None}
         return len(outers) * self.build_flops(cell) + self._evaluation_flops(cell, missing)
 
-    def _evaluation_flops(self, cell: Cell, targets: Sequence[Target]) -> float:
+    def _evaluation_flops(self, cell: Cell, targets: Sequence[EvaluationTarget]) -> float:
         grid = self.comparison.grid
         return grid.plan.networks * sum(
             evaluation_flops(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor, size)

@@ -18,7 +18,7 @@ class Provenance(TypedDict, total=False):
     dataset: str  # name of the dataset; of a path only the last part, because files are published
     sha256: str  # digest of the dataset
     # What `mipset.load` needs to load the dataset again.
-    size: int | None  # `resolution`: height and width in pixels; None for the dataset's own
+    size: int | None  # `resolution` in pixels, under its old name; None for the dataset's own
     split_seed: int  # seed that draws the test images of a dataset which has none
     held_out: float | None  # share of the training images that `mipset compare` kept for testing
     # A condensed set.

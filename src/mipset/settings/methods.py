@@ -148,8 +148,12 @@ def _parse_setting(method: str, text: str) -> tuple[str, Any]:
             f"`methods`: {text!r} in {method!r} is not a setting of a recipe. Write a name and a value, "
             "such as pixel-lr=0.03; `mipset condense -h` lists the names."
         )
-    if name in ("seed", "policy"):
-        raise SettingError(f"`methods`: {method!r} sets `{name}`, which all methods share. Leave it out.")
+    if name == "policy":
+        raise SettingError(
+            f"`methods`: {method!r} sets `policy`, which the name of the method decides. Choose another method."
+        )
+    if name == "seed":
+        raise SettingError(f"`methods`: {method!r} sets `seed`, which all methods share. Leave it out.")
     try:
         return name, types[name](value)
     except ValueError:
