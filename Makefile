@@ -20,7 +20,7 @@ demo: .venv/ready
 	@for policy in $(POLICIES); do \
 	    $(BIN)/mipset condense fashion-mini --recipe demo --policy $$policy --out $(DEMO)/$$policy.safetensors --force || exit; \
 	done
-	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 3 --save
+	@$(BIN)/mipset evaluate $(POLICIES:%=$(DEMO)/%.safetensors) --sizes 1-10 --networks 3 --protocol quick --save
 	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --sheet $(DEMO)/every-prefix.png --force
 
 test: lint

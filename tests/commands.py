@@ -24,7 +24,7 @@ TINY = [
     *("--ipc", "2", "--width", "4", "--depth", "2", "--outer", "2", "--inner", "2", "--real-batch", "8"),
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
 ]
-BRIEF = ["--networks", "1", "--epochs", "1", "--threads", "1", "--workers", "1"]
+BRIEF = ["--networks", "1", "--protocol", "quick", "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 # A driver that has no torch.
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from mipset.cli import main; main(sys.argv[1:])"

@@ -22,7 +22,7 @@ def toy_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     demo = catalogue.RECIPES["demo"]
     small = demo.recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
     monkeypatch.setitem(catalogue.RECIPES, "demo", replace(demo, recipe=small))
-    monkeypatch.setitem(protocol.PROTOCOLS, "quick", replace(protocol.PROTOCOLS["quick"], epochs=1, least_steps=1))
+    monkeypatch.setitem(protocol.PROTOCOLS, "standard", replace(protocol.STANDARD, epochs=1, least_steps=1))
     data = mipset.load("fashion-mini")
     few = replace(data, train=data.train.at(np.arange(500)), test=data.test.at(np.arange(200)))
     monkeypatch.setattr("mipset.data.load", lambda _: few)

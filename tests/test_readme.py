@@ -26,7 +26,7 @@ def test_condensing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     example, _ = examples()
     small = catalogue.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
     monkeypatch.setitem(catalogue.RECIPES, "demo", replace(catalogue.RECIPES["demo"], recipe=small))
-    monkeypatch.setitem(protocol.PROTOCOLS, "quick", replace(protocol.PROTOCOLS["quick"], epochs=1, least_steps=1))
+    monkeypatch.setitem(protocol.PROTOCOLS, "standard", replace(protocol.STANDARD, epochs=1, least_steps=1))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(example, "README.md", "exec"), names)

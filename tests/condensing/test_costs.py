@@ -97,11 +97,12 @@ def test_looking_at_real_images_is_counted(toy: Dataset, recipe: Recipe, init: s
     assert counter.get_total_flops() == looking - plain
 
 
+@pytest.mark.parametrize("objective", ["gradient", "feature+confidence"])
 @pytest.mark.parametrize("policy", ["mdc", "mdc-per-class"])
 def test_match_after_the_first_choice_has_as_many_flops_as_were_counted(
-    toy: Dataset, recipe: Recipe, policy: str
+    toy: Dataset, recipe: Recipe, policy: str, objective: str
 ) -> None:
-    chosen = recipe.replace(policy=policy, period=5)
+    chosen = recipe.replace(policy=policy, objective=objective, period=5)
     parts = assemble(chosen, toy)
     theta = parts.learner.start(1)
     parts.policy.select(1, torch.zeros(toy.classes, chosen.ipc))

@@ -21,7 +21,7 @@ from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
 import mipset
-from commands import Here, done, run
+from commands import BRIEF, Here, done, run
 from mipset import read
 from mipset.condensing.synthetic import formation
 from mipset.data import spec_of
@@ -497,7 +497,7 @@ def test_import_command_makes_a_set_that_can_be_evaluated(tmp_path: Path) -> Non
     converted = read(tmp_path / "a")
     assert converted.factor == 2
     assert converted.provenance["dataset"] == "fashion-mini"
-    brief = ("--networks", 1, "--epochs", 1, "--threads", 1, "--workers", 1, "--width", 4, "--sizes", 1, "--save")
+    brief = (*BRIEF, "--width", 4, "--sizes", 1, "--save")
     done(run("evaluate", "a", *brief, cwd=tmp_path))
     assert [point.size for point in read(tmp_path / "a").accuracy] == [1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, fields
@@ -15,7 +16,7 @@ from mipset import __version__
 from mipset.cli.inputs import check_output, dataset_of_file, load_with_progress, recipe_name_for
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
 from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings, with_flags
-from mipset.cli.wording import bytes_of, counted, titled_lines
+from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, TeamError
 from mipset.nn.distributed import Team
@@ -46,6 +47,11 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else cifar10-cpu)"
+    )
+    verb.add_argument(
+        "--budget",
+        metavar="TIME",
+        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself",
     )
     add_recipe_flags(verb)
     verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
@@ -94,19 +100,22 @@ def run_condense(arguments: argparse.Namespace) -> None:
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.packing import pack
 
+    engines = Engines(arguments, device)
+    if arguments.budget is not None:
+        recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work())
     first, start_origin = _first_images(arguments.start, recipe, data)
-    engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
+    engine = engines.for_work(lambda: _cost(recipe, data).run_flops)
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
-    with Progress() as bar:
-        parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(arguments.resume)}
     )
+    with Progress() as bar:
+        parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, sources, str(engine))
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
     _carry_out(arguments, f"condensing {data.name}", run, pack_step, f"\nnext: mipset evaluate {arguments.out}")
@@ -153,6 +162,31 @@ def recipe_of(arguments: argparse.Namespace) -> Recipe:
     from mipset.settings.catalogue import recipe
 
     return recipe(arguments.recipe or recipe_name_for(arguments.dataset), **given_settings(arguments))
+
+
+def _within_budget(
+    arguments: argparse.Namespace, recipe: Recipe, data: Dataset, device: torch.device, engine: Engine
+) -> Recipe:
+    """The recipe with what `--budget` chooses. A run that is resumed keeps what was chosen when it began."""
+    from mipset.condensing import budget
+    from mipset.condensing.checkpoint import recipe_in
+
+    team: Team = arguments.team
+    seconds, given = budget.parse_budget(arguments.budget), given_settings(arguments)
+    budget.check_free(given, recipe)
+
+    def chosen_by_leader() -> bytes:
+        if arguments.resume:
+            return json.dumps(recipe_in(_checkpoint_path(arguments))).encode()
+        fitted = budget.fitted_to_data(recipe, data, given)
+        times = budget.Times.measured(fitted, data, device, engine)
+        within = budget.within(fitted, seconds, times, data.classes)
+        changes = budget.differences(recipe, within)
+        listed = ", ".join(f"{flag_of(name)} {value}" for name, value in changes.items())
+        print_message(f"The budget of {duration(seconds)} of processor time gives {listed}.")
+        return json.dumps(asdict(within)).encode()
+
+    return recipe.replace(**json.loads(team.first(chosen_by_leader)))
 
 
 def _first_images(path: Path | None, recipe: Recipe, data: Dataset) -> tuple[Any, Provenance]:

@@ -108,6 +108,10 @@ class Engines:
             self._compiled = self._native()
         return self._compiled
 
+    def for_long_work(self) -> Engine:
+        """The engine for work that is long for sure."""
+        return self.for_work(lambda: float("inf"))
+
     def _native(self) -> Engine:
         from mipset.nn.engines import Engine, native
 

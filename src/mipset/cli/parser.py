@@ -119,16 +119,21 @@ def add_data_flags(verb: Parser) -> None:
 
 
 def add_protocol_flags(
-    verb: Parser, default: str = "quick", seed: str = "--seed", epochs: str = "epochs of training"
+    verb: Parser, default: str | None = None, seed: str = "--seed", epochs: str = "epochs of training"
 ) -> None:
     """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them.
 
     `default` is the protocol, `seed` is the flag of the seed, and `epochs` is the help of `--epochs`.
     """
-    from mipset.settings.protocol import PROTOCOLS
+    from mipset.settings.protocol import DEFAULT, PROTOCOLS
 
+    default = default or DEFAULT
+    listed = "; ".join(f"{name}: {protocol.text}" for name, protocol in PROTOCOLS.items())
     verb.add_argument(
-        "--protocol", choices=sorted(PROTOCOLS), default=default, help=f"how to train networks (default: {default})"
+        "--protocol",
+        choices=list(PROTOCOLS),
+        default=default,
+        help=f"how to train networks. {listed} (default: {default})",
     )
     verb.add_argument("--epochs", metavar="E", type=int, help=f"{epochs} (default: those of the protocol)")
     verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")

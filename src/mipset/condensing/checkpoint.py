@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -82,6 +83,16 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "",
         ) from error
 
 
+def recipe_in(path: Path) -> dict[str, Any]:
+    """The settings of the run that a checkpoint belongs to."""
+    try:
+        return dict(torch.load(path, map_location="cpu", weights_only=True)["recipe"])
+    except FileNotFoundError as error:
+        raise ArtifactError(_absent(path)) from error
+    except Exception as error:  # damaged bytes make torch raise errors of any type
+        raise ArtifactError(_unreadable(path)) from error
+
+
 def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> tuple[int, float]:
     """Restore `parts` from a checkpoint; gives the number of outer iterations that are done and their seconds.
 
@@ -90,7 +101,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
     try:
         written = parts.team.first(path.read_bytes)
     except FileNotFoundError as error:
-        raise ArtifactError(f"There is no checkpoint {path}. Start without `resume`.") from error
+        raise ArtifactError(_absent(path)) from error
     except OSError as error:
         raise ArtifactError(_unreadable(path)) from error
     try:
@@ -123,6 +134,10 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
     parts.policy.restore(policy)
     parts.learner.restore(learner)
     return done, seconds
+
+
+def _absent(path: Path) -> str:
+    return f"There is no checkpoint {path}. Start without `resume`."
 
 
 def _unreadable(path: Path) -> str:

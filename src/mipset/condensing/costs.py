@@ -254,7 +254,7 @@ class Sample:
             first = torch.full((r.ipc, len(self.group), *shape), 0.5)
         S = Synthetic(first, formation(r.factor), level, level)
         parts = connect(still, S, real, [torch.arange(r.real_batch)] * len(self.group), build, learner)
-        self.parts = replace(parts, policy=AfterFirstChoice(parts.policy, r.ipc))
+        self.parts = replace(parts, policy=AfterFirstChoice(parts.policy, len(self.group), r.ipc))
         self.theta = parts.learner.start(1)
 
     def train(self) -> None:
@@ -302,9 +302,9 @@ class CountedTarget(Objective[Target]):
 class AfterFirstChoice(Policy):
     """Another policy between its first and its second choice, where it measures nothing."""
 
-    def __init__(self, policy: Policy, N: int) -> None:
+    def __init__(self, policy: Policy, classes: int, N: int) -> None:
         if policy.measures(1):
-            policy.select(1, torch.zeros(1, N))
+            policy.select(1, torch.zeros(classes, N))
         self._policy = policy
 
     def weights(self, c: int) -> Sequence[float]:

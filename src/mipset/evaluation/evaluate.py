@@ -31,7 +31,7 @@ from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, key
 from mipset.nn.training import Images, accuracy, fit, rule_of, schedule_of
 from mipset.settings.architecture import Architecture
-from mipset.settings.protocol import PROTOCOLS, Protocol
+from mipset.settings.protocol import DEFAULT, PROTOCOLS, Protocol
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Evaluation:
 
     artifact: Artifact
     data: Dataset
-    protocol: Protocol = field(default_factory=lambda: PROTOCOLS["quick"])
+    protocol: Protocol = field(default_factory=lambda: PROTOCOLS[DEFAULT])
     architecture: Architecture | None = None  # None: the one that the set was condensed with
     seed: int = 0
     device: str = "cpu"

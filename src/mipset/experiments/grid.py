@@ -141,7 +141,7 @@ class Grid:
             "data": self.data.identity,
             "version": __version__,
             "sizes": list(self.plan.sizes),
-            "protocol": asdict(self.plan.protocol),
+            "protocol": {name: value for name, value in asdict(self.plan.protocol).items() if name != "text"},
             "networks": self.plan.networks,
             "seed": self.plan.seed,
         }

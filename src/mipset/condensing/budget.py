@@ -1,0 +1,124 @@
+"""Budgets: from an amount of processor time and a dataset to the settings of a run. Nobody has to tune anything.
+
+The rule, for a recipe with experts:
+
+    depth        so many blocks that 4 to 7 pixels are left along a side: 3 for 32 pixels, 5 for 224
+    experts      take EXPERT_SHARE of the time. Their number and the steps of each grow with the square root of that,
+                 from 2 experts of 800 steps on
+    iterations   get the rest
+
+A recipe without experts gets as many outer iterations as fit. The times of a match and of a training step are measured
+on this machine first. Batches are never larger than the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from mipset.condensing.costs import Shape, cost, timed
+from mipset.data import Dataset
+from mipset.errors import SettingError
+from mipset.nn.engines import Engine
+from mipset.settings.recipe import Recipe
+from mipset.units import duration
+
+EXPERT_SHARE = 0.3  # of the time
+USUAL_STEPS = 800  # of an expert; with fewer, there are fewer experts rather than worse ones
+FEWEST_EXPERTS, MOST_EXPERTS = 2, 20
+FEWEST_ITERATIONS = 20  # inner iterations, below which a budget is refused
+CHOSEN = ("experts", "expert_steps", "outer")  # what a budget decides
+
+
+@dataclass(frozen=True)
+class Times:
+    """Processor seconds on this machine."""
+
+    match: float  # of one class in one inner iteration
+    step: float  # of one training step
+    start: float  # of choosing the first pixels
+
+    @classmethod
+    def measured(cls, r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> Times:
+        """Measure them with about a second of work."""
+        whole = cost(r, data.shape, data.classes, len(data.train))
+        match, step = timed(r, data.shape, data.classes, device, engine)
+        threads = torch.get_num_threads() if device.type == "cpu" else 1
+        return cls(match * threads, step * threads, step * threads * whole.start_flops / whole.step_flops)
+
+
+def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe:
+    """The recipe with the depth for this resolution, and with batches that are not larger than the data.
+
+    Settings in `given` stay as they are.
+    """
+    fewest = int(np.bincount(data.train.labels, minlength=data.classes).min())
+    usual = {
+        "depth": depth_for(data.shape) if r.network == "convnet" else r.depth,
+        "real_batch": max(1, min(r.real_batch, fewest)),
+        "train_batch": max(1, min(r.train_batch, len(data.train))),
+    }
+    return r.replace(**{name: value for name, value in usual.items() if name not in given})
+
+
+def depth_for(shape: Shape) -> int:
+    """Blocks of a ConvNet for images [ch, h, w], each of which halves them."""
+    side = min(shape[1:])
+    return max(1, int(math.log2((32 if side == 28 else side) / 4)))  # images of 28 pixels are padded to 32
+
+
+def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
+    """The recipe with as many experts, training steps and iterations as fit into so many seconds."""
+    if r.learner != "experts":
+        outer = int(seconds / (r.inner * classes * times.match + (r.inner - 1) * r.train_steps * times.step))
+        _check_enough(outer * r.inner, seconds, (FEWEST_ITERATIONS / r.inner) * seconds / max(outer, 1e-9))
+        return r.replace(outer=outer)
+    all_steps = EXPERT_SHARE * seconds / times.step
+    experts = round(FEWEST_EXPERTS * math.sqrt(all_steps / (FEWEST_EXPERTS * USUAL_STEPS)))
+    experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
+    steps = max(1, int(all_steps / experts))
+    rest = seconds - experts * steps * times.step - times.start
+    iteration = classes * times.match
+    needed = (FEWEST_ITERATIONS * iteration + times.start) / (1 - EXPERT_SHARE)
+    _check_enough(int(rest / iteration), seconds, needed)
+    return r.replace(experts=experts, expert_steps=steps, outer=int(rest / iteration / r.inner))
+
+
+def _check_enough(iterations: int, seconds: float, needed: float) -> None:
+    if iterations < FEWEST_ITERATIONS:
+        raise SettingError(
+            f"`budget` is {duration(seconds)} of processor time, which is too little for these data on this machine. "
+            f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."
+        )
+
+
+def parse_budget(text: str) -> float:
+    """`90s`, `3min`, `3.5min` or `2h` in seconds."""
+    units = {"s": 1.0, "min": 60.0, "h": 3600.0}
+    number = text.rstrip("hmins")
+    unit = text[len(number) :]
+    try:
+        seconds = float(number) * units[unit]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise SettingError(f"`budget` is {text!r}. Write a time such as 90s, 3min or 2h.")
+    return seconds
+
+
+def check_free(given: Mapping[str, Any], r: Recipe) -> None:
+    """Refuse settings that a budget decides."""
+    for name in CHOSEN:
+        if name in given and r.reads(name):
+            raise SettingError(f"`budget` chooses `{name}`. Leave one of the two out.")
+
+
+def differences(r: Recipe, other: Recipe) -> dict[str, Any]:
+    """The settings of `other` that differ from those of `r`."""
+    values = {f.name: getattr(other, f.name) for f in fields(other)}
+    return {name: value for name, value in values.items() if value != getattr(r, name)}

@@ -1,0 +1,96 @@
+"""Budgets: the rule that chooses experts and iterations, and the time that a run then takes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mipset.condensing import budget
+from mipset.condensing.budget import Times, depth_for, fitted_to_data, parse_budget, within
+from mipset.data import Dataset
+from mipset.errors import SettingError
+from mipset.nn.engines import Engine
+from mipset.settings.recipe import Recipe
+
+EXPERTS = Recipe(learner="experts", objective="feature+10*confidence", inner=10)
+times = st.builds(Times, st.floats(1e-3, 1), st.floats(1e-3, 1), st.floats(0, 5))
+
+
+def seconds_of(r: Recipe, t: Times, classes: int) -> float:
+    """What a run takes."""
+    return r.outer * r.inner * classes * t.match + r.training_steps * t.step + t.start
+
+
+@given(times, st.integers(2, 200), st.floats(1, 1000))
+def test_run_takes_its_budget_and_not_more(t: Times, classes: int, factor: float) -> None:
+    least = (30 * classes * t.match + t.start) / (1 - budget.EXPERT_SHARE)
+    seconds = least * factor
+    chosen = within(EXPERTS, seconds, t, classes)
+    taken = seconds_of(chosen, t, classes)
+    rounding = EXPERTS.inner * classes * t.match + chosen.experts * t.step
+    assert seconds - rounding <= taken <= 1.0001 * seconds
+    assert chosen.training_steps * t.step <= budget.EXPERT_SHARE * seconds or chosen.expert_steps == 1
+
+
+@given(times, st.integers(2, 200), st.floats(1, 100), st.floats(1, 100))
+def test_more_time_never_means_less_of_anything(t: Times, classes: int, first: float, more: float) -> None:
+    least = (30 * classes * t.match + t.start) / (1 - budget.EXPERT_SHARE)
+    small, large = (within(EXPERTS, least * factor, t, classes) for factor in (first, first * more))
+    assert small.experts <= large.experts
+    assert small.outer <= large.outer
+    assert small.training_steps <= large.training_steps + large.experts
+
+
+def test_recipe_without_experts_gets_outer_iterations() -> None:
+    plain = Recipe(inner=10, train_images=640)
+    t = Times(match=0.1, step=0.01, start=0.0)
+    chosen = within(plain, 600, t, 10)
+    assert chosen == plain.replace(outer=55)  # 10 x 10 x 0.1 + 9 x 10 x 0.01 seconds each
+    with pytest.raises(SettingError, match=r"`budget` is 15 s of processor time, which is too little"):
+        within(plain, 15, t, 10)
+
+
+def test_budget_that_is_too_small_names_one_that_suffices() -> None:
+    t = Times(match=0.1, step=0.01, start=1.0)
+    with pytest.raises(
+        SettingError, match=r"`budget` is 2 s .*Choose (\d+) s or more, fewer images per class"
+    ) as error:
+        within(EXPERTS, 2, t, 10)
+    enough = int(str(error.value).split("Choose ")[1].split(" ")[0])
+    assert within(EXPERTS, enough, t, 10).outer >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("3min", 180), ("3.5min", 210), ("2h", 7200), ("0.5h", 1800)]
+)
+def test_budget_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "3", "min", "0s", "-1h", "nans", "inf min", "3 days", "1hmin", "infh"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(SettingError, match=r"Write a time such as 90s, 3min or 2h\."):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize(
+    ("side", "depth"), [(4, 1), (8, 1), (12, 1), (16, 2), (28, 3), (32, 3), (64, 4), (96, 4), (128, 5), (224, 5)]
+)
+def test_depth_leaves_four_to_seven_pixels(side: int, depth: int) -> None:
+    assert depth_for((3, side, side)) == depth_for((1, side, 2 * side)) == depth
+
+
+def test_batches_are_not_larger_than_the_data(toy: Dataset) -> None:
+    fitted = fitted_to_data(EXPERTS, toy, {})
+    assert (fitted.real_batch, fitted.train_batch, fitted.depth) == (20, 60, 1)
+    assert fitted_to_data(EXPERTS, toy, {"depth": 3, "real_batch": 64, "train_batch": 64}) == EXPERTS
+
+
+def test_measured_times_are_processor_seconds(toy: Dataset, recipe: Recipe) -> None:
+    r = recipe.replace(learner="experts", objective="feature", init="herding")
+    measured = Times.measured(r, toy, torch.device("cpu"), Engine())
+    assert 0 < measured.match < 5
+    assert 0 < measured.step < 5
+    assert 0 < measured.start < 5
