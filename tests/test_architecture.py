@@ -30,7 +30,9 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "data": {"errors", "file", "io", "reporting", "numpy"},
     "display": {"errors", "file", "io", "units", "numpy"},
     "nn": {"errors", "io", "settings", "torch"},
-    "condensing": {"__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "numpy", "torch"},
+    "condensing": {
+        *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
+    },
     "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
     "evaluation": {"condensing", "data", "errors", "file", "nn", "reporting", "settings", "numpy", "torch"},
     "experiments": {

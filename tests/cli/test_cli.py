@@ -101,6 +101,7 @@ class TestHelp:
         settings = {
             *("--ipc", "--period", "--freeze", "--subset-weight", "--metric", "--metric-epochs", "--round-distances"),
             "--steps",
+            *("--objective", "--learner", "--experts", "--expert-steps", "--pixel-optimiser"),
             *("--factor", "--init", "--distance", "--network", "--width", "--depth", "--outer", "--inner"),
             *("--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment", "--train-images", "--train-batch"),
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
@@ -112,7 +113,7 @@ class TestHelp:
             (): {"--help", "--version"},
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--resume", "--force", "--dry-run"),
-                *("--policy", "--prefix-weights"),
+                *("--budget", "--policy", "--prefix-weights"),
                 *settings,
                 *data,
                 *machine,

@@ -51,9 +51,9 @@ def condensations(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
     recipes: list[Recipe] = []
     assemble = assembly.assemble
 
-    def assemble_and_record(recipe: Recipe, *rest: Any) -> Any:
+    def assemble_and_record(recipe: Recipe, *rest: Any, **named: Any) -> Any:
         recipes.append(recipe)
-        return assemble(recipe, *rest)
+        return assemble(recipe, *rest, **named)
 
     monkeypatch.setattr(run, "assemble", assemble_and_record)
     return recipes
