@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from mipset.nn.training import Images, TrainingRule
 from mipset.reporting import Report, silent
 
 SECONDS = 30.0  # between two files of a training
+WARM_UP = 20  # training steps
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class Experts(Learner):
     """A learner whose networks lie between the first and the last weights of experts.
 
     `builds` has a function for each expert that makes a new network. `steps` are the training steps of an expert, with
-    `batch` real images each. The processes of a team train different experts, and then exchange them.
+    `batch` real images each. The learning rate decays to zero, which trains a network better in few steps. The
+    processes of a team train different experts, and then exchange them.
     """
 
     def __init__(
@@ -147,6 +150,8 @@ class Experts(Learner):
         for step in range(done, self.steps):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EXPERT_BATCH, number)
             draws = generator(self.seed, Purpose.EXPERT_AUGMENTATION, number, step)
+            for group in optimiser.param_groups:
+                group["lr"] = self.rule.rate * rate_factor(step, self.steps)
             self.rule.step(theta, optimiser, *self.images.batch(order), draws)
             if time.monotonic() - written > SECONDS and step + 1 < self.steps:
                 state = {"steps": step + 1, "optimiser": optimiser.state_dict()}
@@ -178,6 +183,11 @@ class Experts(Learner):
         with torch.no_grad():
             vector_to_parameters(torch.lerp(expert.last, expert.first, lam), expert.between.parameters())
         return expert.between
+
+
+def rate_factor(step: int, steps: int) -> float:
+    """The part of the learning rate at a training step: it rises for WARM_UP steps, then falls to 0 like a cosine."""
+    return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 def _weights(theta: Network) -> Tensor:
