@@ -23,6 +23,7 @@ Here = Callable[..., str]
 TINY = [
     *("--ipc", "2", "--width", "4", "--depth", "2", "--outer", "2", "--inner", "2", "--real-batch", "8"),
     *("--train-images", "16", "--train-batch", "8", "--threads", "1"),
+    *("--objective", "gradient", "--learner", "trained", "--pixel-optimiser", "sgd"),
 ]
 BRIEF = ["--networks", "1", "--protocol", "quick", "--epochs", "1", "--threads", "1", "--workers", "1"]
 

@@ -66,7 +66,63 @@ class TestRecipeChoice:
         ].recipe.replace(ipc=7, policy="baseline-c", pixel_lr=0.0)
 
 
+class TestBudget:
+    FAST = ("--ipc", 2, "--width", 4, "--threads", 1)
+
+    def test_budget_chooses_a_run_for_any_data(self, tmp_path: Path, pets: Path, capfd: Any) -> None:
+        out = tmp_path / "set"
+        arguments = ["condense", f"npz:{pets}", "--budget", "2s", "--out", out, *self.FAST]
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        shown = capfd.readouterr()
+        assert ended.value.code == 0, shown.err
+        assert "mipset: A budget of 2s of processor time gives --experts " in shown.err
+        chosen = read(out).recipe
+        assert (chosen["learner"], chosen["depth"], chosen["real_batch"], chosen["train_batch"]) == (
+            "experts",
+            1,
+            20,
+            60,
+        )
+        assert chosen["outer"] * chosen["inner"] >= 20
+        assert chosen["experts"] >= 2
+
+    def test_resumed_run_keeps_what_was_chosen(self, tmp_path: Path, pets: Path, here: Here) -> None:
+        data, out, whole = f"npz:{pets}", tmp_path / "set", tmp_path / "whole"
+        budget = (data, "--budget", "1s", *self.FAST)
+        here("condense", *budget, "--out", whole)
+        r = mipset.Recipe(**read(whole).recipe)
+        steps = mipset.condense(mipset.assemble(r, mipset.load(data)))
+        first = next(step for step in steps if step.outer_done)
+        loaded = mipset.load(data)
+        checkpoint.save(out.with_name("set.checkpoint"), first, r, loaded.identity, "compiled kernels")
+        here("condense", *budget, "--out", out, "--resume", "--compile", "on")
+        assert read(out).recipe == read(whole).recipe
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["--budget", "soon"], "--budget is 'soon'. Write a time such as 90s, 3min or 2h"),
+            (["--budget", "1min", "--outer", "3"], "--budget chooses --outer. Leave one of the two out"),
+            (["--budget", "1min", "--experts", "3"], "--budget chooses --experts. Leave one of the two out"),
+            (["--budget", "0.001s"], "which is too little for these data on this machine. Choose "),
+            (["--train-images", "3"], "--train-images needs --learner trained, not experts. Leave it out"),
+        ],
+    )
+    def test_impossible_budget_is_refused(
+        self, tmp_path: Path, pets: Path, refusal: Here, flags: list[str], message: str
+    ) -> None:
+        assert message in refusal("condense", f"npz:{pets}", "--out", tmp_path / "set", *self.FAST, *flags)
+
+
 class TestCondense:
+    def test_default_recipe_condenses_with_experts(self, tmp_path: Path, pets: Path, here: Here) -> None:
+        out = tmp_path / "set"
+        small = ("--depth", 1, "--real-batch", 8, "--train-batch", 8, "--expert-steps", 2, "--outer", 2, "--inner", 2)
+        here("condense", f"npz:{pets}", "--out", out, "--ipc", 2, "--width", 4, "--threads", 1, *small)
+        chosen = read(out).recipe
+        assert (chosen["policy"], chosen["learner"], chosen["init"]) == ("every-prefix", "experts", "herding")
+
     def test_condense_with_another_network(self, tmp_path: Path, here: Here) -> None:
         data = f"npz:{save_npz(tmp_path / 'larger.npz', size=16)}"
         out = tmp_path / "set"
@@ -98,8 +154,11 @@ class TestCosts:
         rows = dict(line.split(maxsplit=1) for line in printed.splitlines())
         assert list(rows) == ["data", "recipe", "work", "time", "memory", "file", "nothing"]
         assert rows["data"] == "fashion-mini: 5,000 training images of 1 x 28 x 28 pixels, 10 classes"
-        assert rows["recipe"] == "2 images per class, policy mdc, convnet-2 of width 4, 2 x 2 iterations"
-        assert re.fullmatch(r"[\d.]+ MFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
+        assert (
+            rows["recipe"]
+            == "2 images per class, policy every-prefix, objective gradient, convnet-2 of width 4, 2 x 2 iterations"
+        )
+        assert re.fullmatch(r"[\d.]+ GFLOP: 40 matches of .*FLOP, 4 training steps of .*FLOP", rows["work"])
         assert re.fullmatch(
             r"about .* on this machine \(cpu, 1 thread, plain torch\): a match takes .* s, .*", rows["time"]
         )
@@ -135,7 +194,10 @@ class TestRefusals:
             (["npz:nowhere.npz"], "is not a file"),
             (["folder:nowhere"], "is not a folder"),
             (["npz:"], "has no path. Write npz:PATH"),
-            (["fashion-mini", "--recipe", "demon"], "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, "),
+            (
+                ["fashion-mini", "--recipe", "demon"],
+                "There is no recipe 'demon'. Choose fashion-mini-cpu, fashion-mini-gradient-cpu, demo, ",
+            ),
             (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
             (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),
             (["fashion-mini", "--ipc", "0"], "--ipc is 0: it must be at least 1"),
@@ -475,4 +537,6 @@ class TestRecipes:
         assert not any(f"`{name}`" in printed for name in vars(RECIPES["demo"].recipe))  # written as flags
         assert "--width 32 " in printed
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
-        assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))
+        assert "Choose fashion-mini-cpu, fashion-mini-gradient-cpu, demo, " in is_refused(
+            run("recipes", "dem", cwd=tmp_path)
+        )

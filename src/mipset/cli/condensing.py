@@ -46,7 +46,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
-        "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else cifar10-cpu)"
+        "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else own-cpu)"
     )
     verb.add_argument(
         "--budget",
@@ -168,22 +168,17 @@ def _within_budget(
     arguments: argparse.Namespace, recipe: Recipe, data: Dataset, device: torch.device, engine: Engine
 ) -> Recipe:
     """The recipe with what `--budget` chooses. A run that is resumed keeps what was chosen when it began."""
-    from mipset.condensing import budget
+    from mipset.condensing.budget import chosen, recipe_within
     from mipset.condensing.checkpoint import recipe_in
 
     team: Team = arguments.team
-    seconds, given = budget.parse_budget(arguments.budget), given_settings(arguments)
-    budget.check_free(given, recipe)
 
     def chosen_by_leader() -> bytes:
         if arguments.resume:
             return json.dumps(recipe_in(_checkpoint_path(arguments))).encode()
-        fitted = budget.fitted_to_data(recipe, data, given)
-        times = budget.Times.measured(fitted, data, device, engine)
-        within = budget.within(fitted, seconds, times, data.classes)
-        changes = budget.differences(recipe, within)
-        listed = ", ".join(f"{flag_of(name)} {value}" for name, value in changes.items())
-        print_message(f"The budget of {duration(seconds)} of processor time gives {listed}.")
+        within = recipe_within(recipe, data, arguments.budget, device, engine, given_settings(arguments))
+        listed = ", ".join(f"{flag_of(name)} {value}" for name, value in chosen(recipe, within).items())
+        print_message(f"A budget of {arguments.budget} of processor time gives {listed}.")
         return json.dumps(asdict(within)).encode()
 
     return recipe.replace(**json.loads(team.first(chosen_by_leader)))
@@ -243,7 +238,7 @@ def _print_cost(
     shape = " x ".join(map(str, data.shape))
     rows = {
         "data": f"{data.name}: {len(data.train):,} training images of {shape} pixels, {data.classes} classes",
-        "recipe": f"{counted(recipe.ipc, 'image')} per class, policy {recipe.policy}, "
+        "recipe": f"{counted(recipe.ipc, 'image')} per class, policy {recipe.policy}, objective {recipe.objective}, "
         f"{recipe.network}-{recipe.depth} of width {recipe.width}, {recipe.outer:,} x {recipe.inner:,} iterations",
         "work": f"{flop_count(cost.run_flops)}: {cost.matches:,} matches of {flop_count(cost.match_flops)}, "
         f"{cost.training_steps:,} training steps of {flop_count(cost.step_flops)}",

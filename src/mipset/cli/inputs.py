@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mipset.file.artifact import Artifact
 
 
-DEFAULT_RECIPE = "cifar10-cpu"  # for the user's own data; it takes minutes on two cores
+DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
 
 
 def recipe_name_for(dataset: str) -> str:

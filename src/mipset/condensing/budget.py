@@ -52,6 +52,27 @@ class Times:
         return cls(match * threads, step * threads, step * threads * whole.start_flops / whole.step_flops)
 
 
+def recipe_within(
+    r: Recipe,
+    data: Dataset,
+    budget: str,
+    device: torch.device | str = "cpu",
+    engine: Engine | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """The recipe with what a `budget` such as "10min" of processor time chooses for these data on this machine.
+
+    `given` are settings of the recipe that must stay as they are.
+    """
+    fixed, device = given or {}, torch.device(device)
+    for name in CHOSEN:
+        if name in fixed and r.reads(name):
+            raise SettingError(f"`budget` chooses `{name}`. Leave one of the two out.")
+    seconds = parse_budget(budget)
+    fitted = fitted_to_data(r, data, fixed)
+    return within(fitted, seconds, Times.measured(fitted, data, device, engine or Engine()), data.classes)
+
+
 def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe:
     """The recipe with the depth for this resolution, and with batches that are not larger than the data.
 
@@ -111,14 +132,9 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
-def check_free(given: Mapping[str, Any], r: Recipe) -> None:
-    """Refuse settings that a budget decides."""
-    for name in CHOSEN:
-        if name in given and r.reads(name):
-            raise SettingError(f"`budget` chooses `{name}`. Leave one of the two out.")
-
-
-def differences(r: Recipe, other: Recipe) -> dict[str, Any]:
-    """The settings of `other` that differ from those of `r`."""
-    values = {f.name: getattr(other, f.name) for f in fields(other)}
-    return {name: value for name, value in values.items() if value != getattr(r, name)}
+def chosen(r: Recipe, within_budget: Recipe) -> dict[str, Any]:
+    """The settings that a budget has chosen, and others that it has changed."""
+    values = {f.name: getattr(within_budget, f.name) for f in fields(r)}
+    return {
+        name: value for name, value in values.items() if (name in CHOSEN and r.reads(name)) or value != getattr(r, name)
+    }
