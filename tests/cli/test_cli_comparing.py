@@ -41,7 +41,7 @@ class TestTables:
         by_recipe = here("compare", "demo", "--data", f"npz:{pets}", "--out", tmp_path / "1", *grid)
         assert "recipe demo" in (tmp_path / "1" / "results.md").read_text()
         by_dataset = here("compare", f"npz:{pets}", "--out", tmp_path / "2", *grid)
-        assert "recipe cifar10-cpu" in (tmp_path / "2" / "results.md").read_text()
+        assert "recipe own-cpu" in (tmp_path / "2" / "results.md").read_text()
         assert by_recipe.splitlines()[0] == by_dataset.splitlines()[0]
 
     def test_held_out_images_replace_the_test_images(self, here: Here, tmp_path: Path, pets: Path) -> None:
