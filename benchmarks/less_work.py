@@ -1,7 +1,7 @@
 """Compare ideas that could give the same accuracy with less work. Each idea gets the processor time of `plain`.
 
-`plain` condenses CIFAR-10 by the recipe `cifar10-cpu` with 15 outer iterations, a new network in each of them, plain
-steps at a pixel learning rate of 0.01, and the policy every-prefix. Every other idea changes some settings and has as
+`plain` condenses CIFAR-10 by the recipe `cifar10-gradient-cpu` with 15 outer iterations, a new network in each of them,
+plain steps at a pixel learning rate of 0.01, and the policy every-prefix. Every other idea changes some settings and has as
 many outer iterations as take the same time on one core. Then three networks learn from each of five sizes (protocol
 `quick`). Prints one line for each idea.
 
@@ -47,7 +47,9 @@ def main() -> None:
     data, engine = load("cifar10"), native()
     for run in sys.argv[1:] or [f"{idea}:0" for idea in IDEAS]:
         idea, _, seed = run.partition(":")
-        settings = recipe("cifar10-cpu", policy="every-prefix", seed=int(seed or 0), **{**PLAIN, **IDEAS[idea]})
+        settings = recipe(
+            "cifar10-gradient-cpu", policy="every-prefix", seed=int(seed or 0), **{**PLAIN, **IDEAS[idea]}
+        )
         start = time.process_time()
         *_, last = condense(assemble(settings, data, engine=engine))
         seconds = time.process_time() - start

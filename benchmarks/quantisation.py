@@ -6,7 +6,7 @@ network, in points of accuracy; ± is the standard deviation over networks. It i
 two networks with equal first weights drift apart if their images differ by half a level.
 
 Run:   python benchmarks/quantisation.py RECIPE [--policy NAME] [--networks K] [--epochs E]
-       for example `cifar10-cpu --networks 5`, which needs CIFAR-10.
+       for example `cifar10-gradient-cpu --networks 5`, which needs CIFAR-10.
 Takes: the time of one condensation, and of training two networks for each size and each of K.
 Printed: docs/results.md has the results.
 """

@@ -28,7 +28,7 @@ TOY_PROTOCOL = {"epochs": 1, "least_steps": 2}
 
 @dataclass(frozen=True)
 class Setting:
-    """The embedded dataset, the recipe `fashion-mini-cpu` and the protocol `quick`. A toy uses a tiny part of each."""
+    """The embedded dataset, the recipe `fashion-mini-gradient-cpu`, the protocol `quick`; a toy uses a part of each."""
 
     toy: bool
 
@@ -52,8 +52,8 @@ class Setting:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe `fashion-mini-cpu` with the policy `every-prefix`."""
-        return recipe("fashion-mini-cpu", policy="every-prefix", **self.recipe_changes)
+        """The recipe `fashion-mini-gradient-cpu` with the policy `every-prefix`."""
+        return recipe("fashion-mini-gradient-cpu", policy="every-prefix", **self.recipe_changes)
 
     def protocol(self, **changes: Any) -> Protocol:
         """The protocol `quick` with some changes. The settings of a toy win over them."""

@@ -8,7 +8,7 @@ that fits the smallest client.
 
 Run:   python examples/federated.py
 Takes: some minutes on 2 cores. `--toy` takes more than a minute.
-Printed (recipe `fashion-mini-cpu`; one condensation, one network for each row; rounds 2 to 11 left out):
+Printed (recipe `fashion-mini-gradient-cpu`; one condensation, one network for each row; rounds 2 to 11 left out):
 
                        images per class      read  round 1  round 12
     each its own size  1 2 3 4 6 7 8 10  321.4 kB     67.0      78.8

@@ -8,7 +8,7 @@ one file too: they move the same number of bytes, but their accuracies differ. T
 Run:   python examples/fleet.py
 Takes: some minutes on 2 cores. `--toy` takes some seconds.
        The experiment stays in a folder (`--folder`), so a second run only serves the files again.
-Printed (recipe `fashion-mini-cpu`; 20 devices, 30 rounds, sizes 1, 2, 5 and 10; one seed. Baselines A and B
+Printed (recipe `fashion-mini-gradient-cpu`; 20 devices, 30 rounds, sizes 1, 2, 5 and 10; one seed. Baselines A and B
 condense 4 and 10 times, so they do several times the work):
 
     method        files  published    moved  mean accuracy in %
@@ -106,7 +106,7 @@ def main() -> None:
         protocol=setting.protocol(),
         networks=1 if arguments.toy else 2,
     )
-    grid = Grid("fashion-mini-cpu", setting.data, parse_methods(METHODS), [0], plan, setting.recipe_changes)
+    grid = Grid("fashion-mini-gradient-cpu", setting.data, parse_methods(METHODS), [0], plan, setting.recipe_changes)
     comparison = Comparison(grid, Store(arguments.folder))
     run_missing(comparison, Machine(engine=setting.engine), show_stage)
     results = comparison.results()

@@ -10,7 +10,7 @@ held-out training images, because they choose a setting.
 
 Run:   python examples/halving.py
 Takes: some minutes on 2 cores. `--toy` takes some seconds.
-Printed at the end (recipe `fashion-mini-cpu`; one condensation, one network for each of twelve settings and
+Printed at the end (recipe `fashion-mini-gradient-cpu`; one condensation, one network for each of twelve settings and
 each column):
 
                                 size 1  size 2  size 5  size 10

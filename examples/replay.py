@@ -9,7 +9,7 @@ the old classes, repeated so that every class has the same number.
 
 Run:   python examples/replay.py
 Takes: some minutes on 2 cores. `--toy` takes some seconds.
-Printed (recipe `fashion-mini-cpu`; one condensation and one network for each row, so small differences mean
+Printed (recipe `fashion-mini-gradient-cpu`; one condensation and one network for each row, so small differences mean
 little):
 
     old and new classes          0 + 2  2 + 2  4 + 2  6 + 2  8 + 2   mean

@@ -24,7 +24,7 @@ def examples() -> list[str]:
 
 def test_condensing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     example, _ = examples()
-    small = catalogue.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, train_images=64)
+    small = catalogue.RECIPES["demo"].recipe.replace(outer=1, inner=2, width=4, real_batch=8, expert_steps=2)
     monkeypatch.setitem(catalogue.RECIPES, "demo", replace(catalogue.RECIPES["demo"], recipe=small))
     monkeypatch.setitem(protocol.PROTOCOLS, "standard", replace(protocol.STANDARD, epochs=1, least_steps=1))
     monkeypatch.chdir(tmp_path)

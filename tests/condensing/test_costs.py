@@ -214,10 +214,14 @@ def test_large_steps_are_timed_with_fewer_images() -> None:
     assert min(match, step) > 60
 
 
-def test_estimated_memory_is_near_the_measured_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("recipe_name", "learning"), [("fashion-mini-gradient-cpu", {"train_images": 128}), ("demo", {"expert_steps": 4})]
+)
+def test_estimated_memory_is_near_the_measured_one(tmp_path: Path, recipe_name: str, learning: dict[str, int]) -> None:
     """Measured with the real command, in a process of its own."""
-    settings = {"ipc": 8, "width": 32, "outer": 1, "inner": 3, "train_images": 128}
-    flags = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    settings = {"ipc": 8, "width": 32, "outer": 1, "inner": 3, **learning}
+    flags = ["--recipe", recipe_name]
+    flags += [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
     command = [sys.executable, "-m", "mipset", "condense", "fashion-mini", "--threads", "1", "--out", "x", *flags]
     code = f"import resource, subprocess; subprocess.run({command!r}, check=True, stdout=subprocess.DEVNULL); "
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
@@ -232,7 +236,7 @@ def test_estimated_memory_is_near_the_measured_one(tmp_path: Path) -> None:
     )
     unit = 1 if sys.platform == "darwin" else 1024
     measured = int(done.stdout) * unit
-    estimated = cost(mipset.recipe("demo", **settings), (1, 28, 28), 10, 5000, 2000).max_memory
+    estimated = cost(mipset.recipe(recipe_name, **settings), (1, 28, 28), 10, 5000, 2000).max_memory
     assert 0.6 < estimated / measured < 1.7, f"estimated {estimated:.3g}, measured {measured:.3g}"
 
 

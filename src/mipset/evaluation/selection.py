@@ -58,9 +58,9 @@ def select(
 ) -> Artifact:
     """Select `r.ipc * r.factor²` real images of each class, and store them like a condensed set.
 
-    Training image j of a class is image j of the order, shrunk to a tile. The features are those of one network. It is
-    trained on all real images as the recipe says, for as many iterations as a condensation has. `origin` is as for
-    `mipset.pack`.
+    Training image j of a class is image j of the order, shrunk to a tile. The features are those of one network: an
+    expert of the recipe, or else a network that is trained on all real images as the recipe says, for as many
+    iterations as a condensation has. `origin` is as for `mipset.pack`.
     """
     if name not in SELECTIONS:
         raise SettingError(f"There is no selection {name!r}. Choose {choices(SELECTIONS)}.")
@@ -69,7 +69,7 @@ def select(
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     form = formation(r.factor)
     n = r.ipc * form.images
-    iterations = r.outer * r.inner if name in _BY_FEATURES else 0
+    iterations = r.outer * r.inner if name in _BY_FEATURES and r.learner == "trained" else 0
 
     total = iterations + data.classes
 
@@ -95,7 +95,8 @@ def selection_passes(name: str, r: Recipe, data: Dataset) -> Passes:
     if name not in _BY_FEATURES:
         return Passes()
     looks = sum(-(-int((data.train.labels == c).sum()) // TEST_BATCH) for c in range(data.classes))
-    return Passes(1, 1) * (r.outer * r.inner * r.train_steps) + Passes(looks)
+    steps = r.outer * r.inner * r.train_steps if r.learner == "trained" else r.training_steps
+    return Passes(1, 1) * steps + Passes(looks)
 
 
 def _trained_network(
@@ -106,13 +107,13 @@ def _trained_network(
     iterations: int,
     report_iteration: Callable[[int], None],
 ) -> Network:
-    """The network of the first outer iteration, trained for all iterations instead of being replaced."""
+    """The network of the first outer iteration, trained for all iterations instead of being replaced; or an expert."""
     learner = assemble(r, data, device, engine=engine).learner
     theta = learner.start(1)
     for number in range(iterations):
-        learner.advance(theta, number)
+        theta = learner.advance(theta, number)
         report_iteration(number + 1)
-    return theta
+    return learner.trained(theta)
 
 
 def _features_of_class(theta: Network, images: Tensor, data: Dataset, device: torch.device) -> Tensor:
