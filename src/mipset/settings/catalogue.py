@@ -37,7 +37,7 @@ _FAST = PAPER_CIFAR10.replace(
     pixel_optimiser="adam",
     pixel_lr=0.05,
     width=64,
-    outer=24,
+    outer=21,
     inner=10,
     period=2,
 )
