@@ -2,8 +2,8 @@
 
 `plain` condenses CIFAR-10 by the recipe `cifar10-gradient-cpu` with 15 outer iterations, a new network in each of them,
 plain steps at a pixel learning rate of 0.01, and the policy every-prefix. Every other idea changes some settings, and
-has as many outer iterations as take the same time on one core. Then three networks learn from each of five sizes (protocol
-`quick`). Prints one line for each idea.
+has as many outer iterations as take the same time on one core. Then three networks learn from each of five sizes
+(protocol `quick`). Prints one line for each idea.
 
 Run:   python benchmarks/less_work.py [IDEA:SEED ...]
        For example `plain:0 pool:0`. Without arguments it runs all ideas with seed 0. It needs CIFAR-10.
