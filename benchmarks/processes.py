@@ -29,6 +29,8 @@ from mipset.display.progress import Progress
 
 ROUNDS, INNER = 2, 5
 SETTINGS = [
+    "--recipe",
+    "paper-cifar10-ipc10",
     *("--ipc", "10", "--policy", "mdc", "--outer", "1", "--inner", str(INNER), "--train-images", "512"),
     *("--threads", "1", "--compile", "on", "--force"),
 ]

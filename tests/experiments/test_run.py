@@ -351,6 +351,21 @@ class TestProgress:
         assert {total for _, _, total in reports} == {expected}
         assert reports[-1][1] == pytest.approx(expected)
 
+    def test_training_experts_is_reported_and_done_once(
+        self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(assembly, "home", lambda: tmp_path / "cache")
+        first_order = {"objective": "feature+confidence", "learner": "experts", "experts": 2, "expert_steps": 3}
+        experts = recipe.replace(**first_order, pixel_optimiser="adam")
+        comparison = toy_comparison(tmp_path, toy, experts, "baseline-a,mdc,herding", networks=1)
+        reports = reports_of(comparison)
+        assert [done for _, done, _ in reports] == sorted(done for _, done, _ in reports)
+        assert reports[-1][1] == pytest.approx(reports[-1][2])
+        totals = list(dict.fromkeys(round(total) for _, _, total in reports))
+        assert totals == sorted(totals, reverse=True), "experts that are there already are not trained again"
+        assert len(list((tmp_path / "cache" / "experts").glob("*/*.pt"))) == 2
+        assert {result.method for result in comparison.results()} == {"baseline-a", "mdc", "herding"}
+
     @pytest.mark.parametrize("name", ["herding", "yoco"])
     def test_building_sets_is_reported(self, tmp_path: Path, toy: Dataset, recipe: Recipe, name: str) -> None:
         comparison = toy_comparison(tmp_path, toy, recipe, name, networks=1)

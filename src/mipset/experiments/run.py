@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -81,6 +83,14 @@ class FlopProgress:
 
         return report
 
+    @contextmanager
+    def rest_skipped(self, flops: float, stage: str) -> Iterator[Report]:
+        """A callback for work of so many FLOPs, of which an earlier process may have spent a part, or all."""
+        start = self.done
+        yield self.part(flops, stage)
+        if self.done < start + flops:
+            self.skip(start + flops - self.done, stage)
+
 
 @dataclass(frozen=True)
 class Runner:
@@ -115,8 +125,11 @@ class Runner:
             "rank": run.first_rank or None,
             "engine": str(self.machine.engine),
         }
-        flops = Workload(self.comparison).run_flops(run)
-        checkpointed = self._resumed(run, cell)
+        workload = Workload(self.comparison)
+        expert_flops = workload.expert_flops(run)
+        flops = workload.run_flops(run) - expert_flops
+        with self.progress.rest_skipped(expert_flops, stage) as report:  # experts may be in the cache folder
+            checkpointed = self._resumed(run, cell, report)
         share = checkpointed.done / run.recipe.outer
         self.progress.skip(share * flops, stage)
         for step in checkpointed.steps():
@@ -128,22 +141,22 @@ class Runner:
             share = step.share
         folder.checkpoint.unlink(missing_ok=True)
 
-    def _resumed(self, run: Condensation, cell: Cell) -> CheckpointedRun:
-        """The condensation, resumed from its checkpoint if that can be used."""
+    def _resumed(self, run: Condensation, cell: Cell, report: Report) -> CheckpointedRun:
+        """The condensation, resumed from its checkpoint if that can be used. Experts are trained if there are any."""
         folder = self.comparison.run_folder(run)
         if folder.checkpoint.exists():
-            checkpointed = self._started(run)
+            checkpointed = self._started(run, report)
             try:
                 checkpointed.resume()
             except (ArtifactError, SettingError):  # the checkpoint is damaged, or another engine wrote it
-                return self._started(run)
+                return self._started(run, report)
             if folder.holds(outer for outer in cell.outers if outer <= checkpointed.done):
                 return checkpointed
-        return self._started(run)
+        return self._started(run, report)
 
-    def _started(self, run: Condensation) -> CheckpointedRun:
+    def _started(self, run: Condensation, report: Report) -> CheckpointedRun:
         data, engine = self.comparison.grid.data, self.machine.engine
-        parts = assemble(run.recipe, data, self.machine.device, engine=engine, first_rank=run.first_rank)
+        parts = assemble(run.recipe, data, self.machine.device, engine=engine, first_rank=run.first_rank, report=report)
         path = self.comparison.run_folder(run).checkpoint
         return CheckpointedRun(path, parts, run.recipe, data.identity, str(engine))
 

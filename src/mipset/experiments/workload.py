@@ -42,6 +42,12 @@ class Workload:
         measuring = measuring_passes(recipe, data.shape, data.classes, len(data.train))
         return self._cost(recipe).run_flops + self._pass_flops(recipe, measuring)
 
+    def expert_flops(self, run: Condensation) -> float:
+        """FLOPs of training the experts of a condensation, if it has any; they are a part of `run_flops`."""
+        if run.recipe.learner != "experts":
+            return 0.0
+        return run.recipe.training_steps * self._cost(run.recipe).step_flops
+
     def build_flops(self, cell: Cell) -> float:
         """FLOPs of building the sets of a cell from its condensations, once."""
         return self._pass_flops(cell.recipe, cell.builder.passes(cell.recipe, self.comparison.grid.data))
