@@ -20,7 +20,7 @@ def k_means(points: Tensor, k: int, generator: torch.Generator, iterations: int 
         counts = torch.bincount(labels, minlength=k)
         for empty in (counts == 0).nonzero().flatten().tolist():
             farthest = int(lengths.argmax())
-            labels[farthest], lengths[farthest] = empty, 0.0
+            labels[farthest], lengths[farthest] = empty, -1.0  # it is not moved again
         if torch.equal(labels, nearest):
             break
         nearest = labels

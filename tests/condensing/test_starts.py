@@ -1,0 +1,136 @@
+"""First pixels: tiles of real images in some order, k-means, and the features by which they are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mipset.condensing.assembly import assemble
+from mipset.condensing.clustering import k_means
+from mipset.condensing.learners import Untrained
+from mipset.condensing.orders import herding, nearest_to_centroids
+from mipset.condensing.starts import Look
+from mipset.condensing.synthetic import MultiFormation, Plain
+from mipset.data import Dataset
+from mipset.errors import SettingError
+from mipset.nn.networks import ConvNet, Network, fresh
+from mipset.nn.pixels import to_unit
+from mipset.settings.choices import INITIALISATIONS
+from mipset.settings.recipe import Recipe
+
+CPU = torch.device("cpu")
+
+
+def build() -> Network:
+    return ConvNet(3, 3, (12, 12), 4, 2)
+
+
+def points(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, 5, generator=torch.Generator().manual_seed(seed))
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class TestKMeans:
+    def test_separate_clusters_are_found(self) -> None:
+        centres = 20 * torch.eye(5)[:4]
+        data = torch.cat([centre + 0.1 * points(7 + i, i) for i, centre in enumerate(centres)])
+        results = [k_means(data, 4, seeded(seed)) for seed in range(10)]
+        best = min(results, key=lambda result: float(torch.cdist(data, result[0]).min(dim=1).values.sum()))
+        assert sorted(best[1].tolist()) == [7, 8, 9, 10]
+        assert float(torch.cdist(centres, best[0]).min(dim=1).values.max()) < 0.5
+
+    @given(st.integers(1, 12), st.integers(12, 30), st.integers(0, 50))
+    def test_every_point_belongs_to_one_of_k_clusters(self, k: int, count: int, seed: int) -> None:
+        centroids, counts = k_means(points(count, seed), k, seeded(seed))
+        assert centroids.shape == (k, 5)
+        assert bool(centroids.isfinite().all())
+        assert (len(counts), int(counts.sum())) == (k, count)
+        assert int(counts.min()) >= 1
+
+    def test_copies_of_one_point_fill_all_clusters(self) -> None:
+        centroids, counts = k_means(torch.ones(6, 5), 3, seeded())
+        assert torch.equal(centroids, torch.ones(3, 5))
+        assert int(counts.min()) >= 1
+
+    def test_one_cluster_is_the_mean(self) -> None:
+        data = points(9)
+        centroids, counts = k_means(data, 1, seeded())
+        torch.testing.assert_close(centroids[0], data.mean(dim=0))
+        assert counts.tolist() == [9]
+
+
+class TestNearestToCentroids:
+    def test_one_image_is_the_nearest_to_the_mean(self) -> None:
+        data = points(20)
+        expected = (data - data.mean(dim=0)).square().sum(dim=1).argmin()
+        assert nearest_to_centroids(data, 1, 0, 0).tolist() == [int(expected)]
+
+    @given(st.integers(1, 15), st.integers(0, 50))
+    def test_no_image_is_selected_twice(self, n: int, seed: int) -> None:
+        rows = nearest_to_centroids(points(15, seed), n, seed, 3).tolist()
+        assert len(set(rows)) == n
+        assert set(rows) <= set(range(15))
+
+    def test_more_images_than_there_are_cannot_be_selected(self) -> None:
+        with pytest.raises(SettingError, match="4 of 3 images cannot be selected"):
+            nearest_to_centroids(points(3), 4, 0, 0)
+
+
+class TestLook:
+    def test_images_are_seen_as_tiles(self, toy: Dataset) -> None:
+        theta = fresh(build, 0, CPU)
+        pixels = torch.from_numpy(toy.train.images[:5])
+        for form in (Plain(), MultiFormation(2)):
+            look = Look(lambda: theta, form, toy.mean, toy.std, CPU)
+            shown = form.decode(form.encode(to_unit(pixels).repeat_interleave(form.images, dim=0)))[:: form.images]
+            mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (toy.mean, toy.std))
+            torch.testing.assert_close(look.features(pixels), theta.features((shown - mean) / std).detach())
+
+
+class TestStarts:
+    @pytest.mark.parametrize("init", [name for name in INITIALISATIONS if name != "k-means"])
+    def test_start_of_a_smaller_set_is_a_prefix(self, toy: Dataset, recipe: Recipe, init: str) -> None:
+        whole = assemble(recipe.replace(init=init), toy).S.pixels
+        assert torch.equal(assemble(recipe.replace(init=init, ipc=2), toy).S.pixels, whole[:2])
+        rest = assemble(recipe.replace(init=init, ipc=2), toy, first_rank=1).S.pixels
+        assert torch.equal(rest, whole[1:])
+
+    def test_herding_looks_with_the_network_of_the_learner(self, toy: Dataset, recipe: Recipe) -> None:
+        experts = recipe.replace(init="herding", learner="experts", experts=1, expert_steps=5, objective="feature")
+        parts = assemble(experts, toy)
+        theta = parts.learner.trained(parts.learner.start(1))
+        images = torch.from_numpy(toy.train.images[toy.train.labels == 1])
+        look = Look(lambda: theta, parts.S.formation, toy.mean, toy.std, CPU)
+        chosen = images[herding(look.features(images), experts.ipc * 4)]
+        assert torch.equal(parts.S.pixels[:, 1], parts.S.formation.encode(to_unit(chosen)))
+        assert not torch.equal(parts.S.pixels, assemble(experts.replace(init="mix"), toy).S.pixels)
+
+    @pytest.mark.parametrize("init", ["mix", "herding", "k-means"])
+    def test_too_few_real_images_are_refused(self, toy: Dataset, recipe: Recipe, init: str) -> None:
+        with pytest.raises(SettingError, match=r"`ipc` 6 with `factor` 2 starts from 24\. Choose a smaller `ipc`"):
+            assemble(recipe.replace(init=init, ipc=6), toy)
+
+    def test_images_that_are_not_square_can_be_chosen(self, toy: Dataset, recipe: Recipe) -> None:
+        cut = replace(toy.train, images=toy.train.images[:, :, :, :10].copy())
+        wide = replace(toy, train=cut, test=replace(toy.test, images=toy.test.images[:, :, :, :10].copy()))
+        for init in INITIALISATIONS:
+            assert assemble(recipe.replace(init=init), wide).S.pixels.shape == (3, 3, 3, 12, 10)
+
+
+def test_untrained_networks_differ_and_depend_on_the_place_in_the_run() -> None:
+    def first_weight(theta: Network) -> torch.Tensor:
+        return next(theta.parameters()).detach()
+
+    one, other = Untrained(build, CPU, 0), Untrained(build, CPU, 0)
+    theta = one.start(1)
+    assert torch.equal(first_weight(one.advance(theta, 3)), first_weight(other.advance(other.start(2), 3)))
+    assert not torch.equal(first_weight(theta), first_weight(one.advance(theta, 3)))
+    assert not torch.equal(first_weight(theta), first_weight(Untrained(build, CPU, 1).start(1)))
+    assert one.trained(theta) is theta
