@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -74,8 +75,13 @@ def test_real_run_has_as_many_flops_as_were_counted(toy: Dataset, recipe: Recipe
     assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).run_flops
 
 
-@pytest.mark.parametrize("objective", ["feature", "characteristic", "feature+2*confidence", "gradient+0.1*feature"])
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(
+    ("objective", "learner"),
+    [
+        *itertools.product(["feature", "characteristic", "gradient+0.1*feature"], LEARNERS),
+        *itertools.product(["feature+2*confidence"], ["trained", "experts"]),
+    ],
+)
 def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_counted(
     toy: Dataset, recipe: Recipe, objective: str, learner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

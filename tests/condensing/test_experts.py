@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from mipset.condensing.assembly import assemble, training_rule
 from mipset.condensing.condense import condense
 from mipset.condensing.experts import ExpertFiles, Experts
 from mipset.data import Dataset
-from mipset.errors import ArtifactError, DivergedError
+from mipset.errors import DivergedError
+from mipset.nn.distributed import Alone
 from mipset.nn.networks import ConvNet, Network
 from mipset.nn.training import Images, accuracy
 from mipset.settings.recipe import Recipe
@@ -117,10 +120,51 @@ def test_damaged_file_is_trained_again(toy: Dataset, recipe: Recipe, tmp_path: P
     assert len((tmp_path / "0.pt").read_bytes()) > 100
 
 
-def test_folder_that_cannot_be_written_is_named(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
+def test_experts_are_not_kept_in_a_folder_that_cannot_be_written(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ArtifactError, match=r"cannot be stored in .*file.experts.* set MIPSET_HOME to another folder"):
-        learner(toy, recipe, tmp_path / "file" / "experts").prepare()
+    kept_nowhere = learner(toy, recipe, tmp_path / "file" / "experts")
+    assert all(map(torch.equal, last_weights(kept_nowhere), last_weights(learner(toy, recipe))))
+
+
+class Rehearsed(Alone):
+    """One of two processes, which writes down its exchanges; the other one is not there."""
+
+    def __init__(self, process: int, diary: list[str]) -> None:
+        object.__setattr__(self, "process", process)
+        object.__setattr__(self, "processes", 2)
+        object.__setattr__(self, "diary", diary)
+        self.diary = diary
+
+    def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
+        self.diary.append("exchange")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_processes_train_at_the_same_time_and_exchange_equally_often(
+    toy: Dataset, recipe: Recipe, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experts, "BEAT_STEPS", 4)
+    exchanges = []
+    for process in (0, 1):
+        diary: list[str] = []
+        trained = learner(toy, recipe, steps=6, count=count)
+        trained.team = Rehearsed(process, diary)
+        trained.prepare(lambda *_, diary=diary: diary.append("step"))
+        own = len(trained.team.share(range(count)))
+        assert diary.count("step") == 6 * own
+        assert diary.index("step") == 0, "no process waits before it trains"
+        longest_wait = max(len(list(run)) for kind, run in itertools.groupby(diary) if kind == "step")
+        assert longest_wait <= 4
+        exchanges.append(diary.count("exchange"))
+    assert exchanges[0] == exchanges[1]
+
+
+def test_seconds_of_training_are_kept(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
+    first, again = learner(toy, recipe, tmp_path), learner(toy, recipe, tmp_path)
+    first.prepare()
+    again.prepare()
+    assert first.preparing_seconds == pytest.approx(again.preparing_seconds)
+    assert first.preparing_seconds > 0
 
 
 def test_expert_that_diverges_stops_the_run(toy: Dataset, recipe: Recipe) -> None:

@@ -89,6 +89,16 @@ def test_frozen_ranks_stay_bit_identical_despite_momentum(name: str, frozen: int
     assert not any(tensor[:frozen].any() for tensor in ours.state.values())
 
 
+def test_rank_that_was_frozen_begins_anew_with_a_usual_step() -> None:
+    pixels = torch.full((2, 1, 1, 2, 2), 0.5)
+    ours = Adam(pixels, 0.05, 0.5)
+    for number in range(100):
+        ours.step(0, 1 + random(2, 1, 2, 2, seed=number), int(number >= 3), None, Moment(number, 10**6))
+    before = pixels[0].clone()
+    ours.step(0, torch.ones(2, 1, 2, 2), 0, None, Moment(100, 10**6))
+    assert (before - pixels[0]).flatten().tolist() == pytest.approx([0.05] * 4, rel=1e-3)
+
+
 def test_scales_multiply_the_steps_of_gradient_descent() -> None:
     pixels = torch.zeros(2, 1, 1, 1, 1)
     MomentumSGD(pixels, 0.1, 0.0).step(0, torch.ones(2, 1, 1, 1), 0, [1.0, 3.0], AT)

@@ -24,6 +24,22 @@ def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: ob
         recipe("demo", policy="baseline-c", **{setting: value})
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": "plain"}, "`steps` needs `pixel_optimiser` sgd, not adam"),
+        ({"train_images": 5}, "`train_images` needs `learner` trained, not experts"),
+        (
+            {"learner": "untrained", "objective": "feature", "experts": 5},
+            "`experts` needs `learner` experts, not untrained",
+        ),
+    ],
+)
+def test_setting_that_the_run_does_not_use_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        recipe("demo", **settings)
+
+
 def test_unknown_recipe_is_refused() -> None:
     with pytest.raises(SettingError, match=re.escape(f"There is no recipe 'dmeo'. Choose {choices(RECIPES)}.")):
         recipe("dmeo")

@@ -41,10 +41,11 @@ def test_names_that_can_be_chosen_are_names_that_can_be_made(table: str) -> None
 
 
 def test_settings_that_need_others_name_settings_and_their_choices() -> None:
-    names = {"policy": choices.POLICIES, "learner": choices.LEARNERS}
+    names = {"policy": choices.POLICIES, "learner": choices.LEARNERS, "pixel_optimiser": choices.OPTIMISERS}
     assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
-    for other, values in choices.READ_IF.values():
-        assert set(values) < set(names[other])
+    for needed in choices.READ_IF.values():
+        for other, values in needed.items():
+            assert set(values) < set(names[other])
 
 
 def test_objective_is_a_sum_of_weighted_terms() -> None:

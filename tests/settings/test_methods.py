@@ -63,8 +63,12 @@ class TestParsing:
 class TestRegistry:
     def test_every_method_becomes_a_recipe(self) -> None:
         for method in METHODS.values():
-            for name in RECIPES:
-                assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
+            for name, named in RECIPES.items():
+                if method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
+                    with pytest.raises(SettingError, match="`metric` gradient needs gradients"):
+                        method.recipe(name, {})
+                else:
+                    assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
             assert method.text
 
     def test_groups_and_reference_are_methods(self) -> None:

@@ -115,7 +115,11 @@ def run_condense(arguments: argparse.Namespace) -> None:
         {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(arguments.resume)}
     )
     with Progress() as bar:
-        parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
+        try:
+            parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
+        except KeyboardInterrupt as stop:
+            advice = "The same command continues" if recipe.learner == "experts" else "Nothing was written"
+            raise KeyboardInterrupt(f"{str(stop).rstrip('.') or 'Interrupted'}. {advice}.") from stop
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, sources, str(engine))
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
     _carry_out(arguments, f"condensing {data.name}", run, pack_step, f"\nnext: mipset evaluate {arguments.out}")
@@ -168,14 +172,16 @@ def _within_budget(
     arguments: argparse.Namespace, recipe: Recipe, data: Dataset, device: torch.device, engine: Engine
 ) -> Recipe:
     """The recipe with what `--budget` chooses. A run that is resumed keeps what was chosen when it began."""
-    from mipset.condensing.budget import chosen, recipe_within
+    from mipset.condensing.budget import CHOSEN, FITTED, chosen, parse_budget, recipe_within
     from mipset.condensing.checkpoint import recipe_in
 
     team: Team = arguments.team
 
     def chosen_by_leader() -> bytes:
+        parse_budget(arguments.budget)
         if arguments.resume:
-            return json.dumps(recipe_in(_checkpoint_path(arguments))).encode()
+            begun, typed = recipe_in(_checkpoint_path(arguments)), given_settings(arguments)
+            return json.dumps({name: begun[name] for name in (*CHOSEN, *FITTED) if name not in typed}).encode()
         within = recipe_within(recipe, data, arguments.budget, device, engine, given_settings(arguments))
         listed = ", ".join(f"{flag_of(name)} {value}" for name, value in chosen(recipe, within).items())
         print_message(f"A budget of {arguments.budget} of processor time gives {listed}.")

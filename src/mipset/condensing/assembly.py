@@ -188,7 +188,10 @@ def assemble(
     `first_rank`, the first pixels are those that a larger set has from this rank on. `report` is told how far the
     training of experts is, if the recipe has any.
     """
-    check_fit(r, data)
+    larger = r.replace(ipc=first_rank + r.ipc, prefix_weights="one") if first_rank else r
+    check_fit(larger if start is None else r.replace(init="noise"), data)  # given pixels need no real images
+    if first_rank and r.init == "k-means":
+        raise SettingError("`init` k-means gives other images for every size, so it cannot start at a later rank.")
     if team.processes > data.classes:
         raise SettingError(
             f"{team.processes} processes cannot share {data.classes} classes. Start {data.classes} or fewer processes."
@@ -198,15 +201,14 @@ def assemble(
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
     build = builder(r.architecture, data.shape, data.classes, engine)
-    learner = LEARNERS[r.learner](r, build, real, team, expert_files(r, data, engine))
-    learner.prepare(report)
+    learner = LEARNERS[r.learner](r, build, real, team, expert_files(r, data, device, engine))
     if start is None:
+        learner.prepare(report)
         look = Look(lambda: learner.trained(learner.start(1)), formation(r.factor), data.mean, data.std, device)
-        larger = r.replace(ipc=first_rank + r.ipc, prefix_weights="one") if first_rank else r
-        check_fit(larger, data)
         first = INITIALISATIONS[r.init](larger, data, look)[first_rank:]
     else:
         first = given_pixels(start, (r.ipc, data.classes, *data.shape))
+        learner.prepare(report)
     S = Synthetic(first.to(device), formation(r.factor), data.mean, data.std)
     return connect(r, S, real, members, build, learner, team)
 
@@ -217,12 +219,13 @@ EXPERT_SETTINGS = (
 )
 
 
-def expert_files(r: Recipe, data: Dataset, engine: Engine | None) -> ExpertFiles:
+def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine | None) -> ExpertFiles:
     """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
     if r.learner != "experts":
         return ExpertFiles(None)
     settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
     machine = {"engine": str(engine or Engine()), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine["device"] = device.type
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
 
 

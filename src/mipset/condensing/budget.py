@@ -14,6 +14,7 @@ on this machine first. Batches are never larger than the data.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -33,11 +34,13 @@ USUAL_STEPS = 800  # of an expert; with fewer, there are fewer experts rather th
 FEWEST_EXPERTS, MOST_EXPERTS = 2, 20
 FEWEST_ITERATIONS = 20  # inner iterations, below which a budget is refused
 CHOSEN = ("experts", "expert_steps", "outer")  # what a budget decides
+FITTED = ("depth", "real_batch", "train_batch")  # what is fitted to the data, unless it is given
+COARSE = 1.25  # steps of experts are rounded to powers of this, so that runs with the same budget can share experts
 
 
 @dataclass(frozen=True)
 class Times:
-    """Processor seconds on this machine."""
+    """Processor seconds on this machine, of all threads; on a GPU, seconds."""
 
     match: float  # of one class in one inner iteration
     step: float  # of one training step
@@ -47,9 +50,9 @@ class Times:
     def measured(cls, r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> Times:
         """Measure them with about a second of work."""
         whole = cost(r, data.shape, data.classes, len(data.train))
-        match, step = timed(r, data.shape, data.classes, device, engine)
-        threads = torch.get_num_threads() if device.type == "cpu" else 1
-        return cls(match * threads, step * threads, step * threads * whole.start_flops / whole.step_flops)
+        clock = time.process_time if device.type == "cpu" else time.perf_counter
+        match, step = timed(r, data.shape, data.classes, device, engine, clock)
+        return cls(match, step, step * whole.start_flops / whole.step_flops)
 
 
 def recipe_within(
@@ -84,7 +87,7 @@ def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe
         "real_batch": max(1, min(r.real_batch, fewest)),
         "train_batch": max(1, min(r.train_batch, len(data.train))),
     }
-    return r.replace(**{name: value for name, value in usual.items() if name not in given})
+    return r.replace(**{name: usual[name] for name in FITTED if name not in given})
 
 
 def depth_for(shape: Shape) -> int:
@@ -95,27 +98,30 @@ def depth_for(shape: Shape) -> int:
 
 def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
     """The recipe with as many experts, training steps and iterations as fit into so many seconds."""
-    if r.learner != "experts":
-        outer = int(seconds / (r.inner * classes * times.match + (r.inner - 1) * r.train_steps * times.step))
-        _check_enough(outer * r.inner, seconds, (FEWEST_ITERATIONS / r.inner) * seconds / max(outer, 1e-9))
-        return r.replace(outer=outer)
-    all_steps = EXPERT_SHARE * seconds / times.step
-    experts = round(FEWEST_EXPERTS * math.sqrt(all_steps / (FEWEST_EXPERTS * USUAL_STEPS)))
-    experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
-    steps = max(1, int(all_steps / experts))
-    rest = seconds - experts * steps * times.step - times.start
-    iteration = classes * times.match
-    needed = (FEWEST_ITERATIONS * iteration + times.start) / (1 - EXPERT_SHARE)
-    _check_enough(int(rest / iteration), seconds, needed)
-    return r.replace(experts=experts, expert_steps=steps, outer=int(rest / iteration / r.inner))
-
-
-def _check_enough(iterations: int, seconds: float, needed: float) -> None:
-    if iterations < FEWEST_ITERATIONS:
+    learning: dict[str, int] = {}
+    iteration, left = classes * times.match, seconds - times.start
+    if r.learner == "experts":
+        all_steps = EXPERT_SHARE * seconds / times.step
+        experts = round(FEWEST_EXPERTS * math.sqrt(all_steps / (FEWEST_EXPERTS * USUAL_STEPS)))
+        experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
+        learning = {"experts": experts, "expert_steps": _rounded_down(all_steps / experts)}
+        left -= experts * learning["expert_steps"] * times.step
+    elif r.learner == "trained":
+        iteration += (r.inner - 1) / r.inner * r.train_steps * times.step
+    fewest = max(FEWEST_ITERATIONS, r.inner)
+    if left < fewest * iteration:
+        spare = 1 - EXPERT_SHARE if learning else 1.0
+        needed = (fewest * iteration + times.start) / spare + FEWEST_EXPERTS * times.step * bool(learning)
         raise SettingError(
             f"`budget` is {duration(seconds)} of processor time, which is too little for these data on this machine. "
             f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."
         )
+    return r.replace(**learning, outer=int(left / iteration / r.inner))
+
+
+def _rounded_down(steps: float) -> int:
+    """The largest power of COARSE that is not larger, but at least 1."""
+    return max(1, int(COARSE ** math.floor(math.log(max(1.0, steps), COARSE))))
 
 
 def parse_budget(text: str) -> float:

@@ -39,7 +39,11 @@ class CheckpointedRun:
 
     @property
     def seconds(self) -> float:
-        """The duration of the run, with the time before it was resumed."""
+        """The duration of the run, with its experts and with the time before it was resumed."""
+        return self.parts.learner.preparing_seconds + self._own_seconds
+
+    @property
+    def _own_seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._start
 
     def resume(self) -> None:
@@ -57,7 +61,7 @@ class CheckpointedRun:
     def _save_if_due(self, step: Step) -> None:
         team = self.parts.team
         if team.leads and time.monotonic() - self._saved > SECONDS:
-            save(self.path, step, self.recipe, self.sources, self.engine, self.seconds)
+            save(self.path, step, self.recipe, self.sources, self.engine, self._own_seconds)
             self.done, self._saved = step.t, time.monotonic()
         self.done = int(team.first(str(self.done).encode))  # every process may have to print it
 

@@ -65,6 +65,8 @@ class Cost:
     inner: int
     outer: int
     parameters: int  # of the network
+    experts: int
+    remembered: int  # values that the pixel optimiser keeps of each pixel
     stored_pixels: int  # of the whole synthetic set; each is one byte in the file
     data_bytes: int  # the dataset in memory: pixels as bytes, labels, and the indices of each class
     starting_bytes: int  # the copy of the training images that the first pixels are taken from
@@ -97,14 +99,19 @@ class Cost:
 
     @property
     def synthetic_bytes(self) -> int:
-        """The synthetic set in memory: pixels and their momentum."""
-        return 2 * 4 * self.stored_pixels
+        """The synthetic set in memory: pixels, and what the optimiser remembers of each."""
+        return 4 * (1 + self.remembered) * self.stored_pixels
+
+    @property
+    def expert_bytes(self) -> int:
+        """The experts in memory: first and last weights, and two networks for each."""
+        return 4 * 4 * self.parameters * self.experts
 
     @property
     def max_memory(self) -> int:
         """An estimate of the most resident bytes of the process, on a CPU."""
         working = max(self.starting_bytes, round(RESIDENT * self.working_bytes))
-        return BASELINE + self.data_bytes + self.synthetic_bytes + working
+        return BASELINE + self.data_bytes + self.synthetic_bytes + self.expert_bytes + working
 
     def seconds(self, match: float, step: float) -> float:
         """The seconds of the run, if one match and one training step take so many seconds."""
@@ -140,6 +147,8 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         inner=r.inner,
         outer=r.outer,
         parameters=sum(weight.numel() for weight in sample.theta.parameters()),
+        experts=r.experts if r.learner == "experts" else 0,
+        remembered=sum(t.numel() == sample.parts.S.pixels.numel() for t in sample.parts.optimiser.state.values()),
         stored_pixels=r.ipc * classes * pixels,
         data_bytes=(images + test_images) * (pixels + LABEL_BYTES),
         starting_bytes=images * pixels if r.init != "noise" else 0,
@@ -184,18 +193,24 @@ def training_flops(build: Callable[[], Network], shape: Shape) -> int:
 
 
 def timed(
-    r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
+    r: Recipe,
+    shape: Shape,
+    classes: int,
+    device: torch.device,
+    engine: Engine | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
     """Seconds of one match and of one training step on this machine, from about a second of work.
 
-    Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs.
+    Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs. `clock` can be
+    `time.process_time`, which does not depend on other work on the machine.
     """
     whole = cost(r, shape, classes, 0)
     part = _cut(r, whole)
     small = whole if part is r else cost(part, shape, classes, 0)
     sample = Sample(part, shape, classes, device, engine)
-    step = _fastest(sample.train, sample.wait) * whole.step_flops / small.step_flops
-    match = _fastest(sample.match, sample.wait) / len(sample.group) * whole.match_flops / small.match_flops
+    step = _fastest(sample.train, sample.wait, clock) * whole.step_flops / small.step_flops
+    match = _fastest(sample.match, sample.wait, clock) / len(sample.group) * whole.match_flops / small.match_flops
     return match, step
 
 
@@ -214,14 +229,14 @@ def _cut(r: Recipe, whole: Cost) -> Recipe:
     )
 
 
-def _fastest(work: Callable[[], object], wait: Callable[[], object]) -> float:
+def _fastest(work: Callable[[], object], wait: Callable[[], object], clock: Callable[[], float]) -> float:
     """Seconds of the fastest of a few repeats, but at least two: the first allocates its memory."""
     times: list[float] = []
     while len(times) < 2 or (len(times) < PROBE_REPEATS and sum(times) < PROBE_SECONDS):
-        start = time.perf_counter()
+        start = clock()
         work()
         wait()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
 
 

@@ -4,8 +4,9 @@ An expert is known by its first weights and its last ones. θ of an inner iterat
 expert: λ · first + (1 - λ) · last with λ uniform in [0, 1] (DANCE). So few networks stand for many, of every age, and
 the condensation itself trains nothing.
 
-Experts depend on the data, the architecture, the training settings and the seed only. Runs that agree in these share
-the files. An interrupted training goes on from its last file, with the same result.
+Experts depend on the data, the architecture, the training settings, the seed, and on what computes them: device,
+engine, threads, versions. Runs that agree in these share the files. An interrupted training goes on from its last file,
+with the same result.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mipset.condensing.learners import Learner
-from mipset.errors import ArtifactError, DivergedError
+from mipset.errors import DivergedError
 from mipset.io.files import write_whole
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
@@ -34,6 +36,7 @@ from mipset.reporting import Report, silent
 
 SECONDS = 30.0  # between two files of a training
 WARM_UP = 20  # training steps
+BEAT_STEPS = 20  # training steps between two exchanges of the processes
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,18 @@ class ExpertFiles:
             return {}
         try:
             content = torch.load(self.folder / f"{number}.pt", map_location=device, weights_only=True)
-            return content if isinstance(content, dict) and {"steps", "first", "last"} <= set(content) else {}
+            whole = isinstance(content, dict) and {"steps", "seconds", "first", "last"} <= set(content)
+            return content if whole else {}
         except Exception:  # missing, or damaged in any way: it is trained again
             return {}
 
     def write(self, number: int, content: Mapping[str, Any]) -> None:
-        """Keep what is known of an expert."""
+        """Keep what is known of an expert, unless the folder cannot be written: then the next run trains it again."""
         if self.folder is None:
             return
-        try:
+        with suppress(OSError, RuntimeError):  # torch reports a full disk as a RuntimeError
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self.folder / f"{number}.pt", lambda stream: torch.save(dict(content), stream))
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            raise ArtifactError(
-                f"Expert networks cannot be stored in {self.folder} ({error}). "
-                f"Free some space, or set MIPSET_HOME to another folder."
-            ) from error
 
 
 class Experts(Learner):
@@ -108,6 +107,7 @@ class Experts(Learner):
         self.steps, self.batch, self.seed, self.files, self.team = steps, batch, seed, files, team
         self._experts: list[Expert] = []
         self._chosen = 0
+        self._seconds = 0.0
 
     def prepare(self, report: Report = silent) -> None:
         """Train the experts, or read them from their files."""
@@ -115,15 +115,27 @@ class Experts(Learner):
             return
         numbers = range(len(self.builds))
         own = self.team.share(numbers)
-        experts = []
+        beats = Heartbeat(self.team, -(-len(numbers) // self.team.processes) * self.steps)
+        networks = [fresh(self.builds[n], key(self.seed, Purpose.EXPERT, n), self._device) for n in numbers]
+        weights = [torch.zeros(1, 2, sum(p.numel() for p in theta.parameters())) for theta in networks]
+        seconds = torch.zeros(len(numbers))
+        for place, number in enumerate(own):
+
+            def step_done(done: int, before: int = place * self.steps) -> None:
+                beats.step_done()
+                report("training experts", before + done, len(own) * self.steps)
+
+            weights[number][0], seconds[number] = self._train(networks[number], number, step_done)
+        beats.finish()
+        self.team.complete(seconds, own)
         for number in numbers:
-            theta = fresh(self.builds[number], key(self.seed, Purpose.EXPERT, number), self._device)
-            weights = torch.zeros(1, 2, sum(p.numel() for p in theta.parameters()), device=self._device)
-            if number in own:
-                weights[0] = self._train(theta, number, len(own), own.index(number), report)
-            self.team.complete(weights, [0] if number in own else [])
-            experts.append(self._expert(number, *weights[0]))
-        self._experts = experts
+            self.team.complete(weights[number], [0] if number in own else [])
+        self._seconds = float(seconds.sum())
+        self._experts = [self._expert(number, *weights[number][0].to(self._device)) for number in numbers]
+
+    @property
+    def preparing_seconds(self) -> float:
+        return self._seconds
 
     @property
     def _device(self) -> torch.device:
@@ -134,19 +146,17 @@ class Experts(Learner):
         vector_to_parameters(last, trained.parameters())
         return Expert(first, last, between, trained)
 
-    def _train(self, theta: Network, number: int, count: int, before: int, report: Report) -> Tensor:
-        """The first and the last weights of expert `number`, which is one of `count`: [2, parameters]."""
-        first = parameters_to_vector(theta.parameters()).detach().clone()
-        optimiser, done = self.rule.optimiser(theta), 0
+    def _train(self, theta: Network, number: int, step_done: Callable[[int], None]) -> tuple[Tensor, float]:
+        """The first and the last weights of expert `number`, [2, parameters], and the seconds of its training."""
+        first, optimiser, done, seconds = _weights(theta), self.rule.optimiser(theta), 0, 0.0
         kept = self.files.read(number, self._device)
         if kept.get("steps", 0) == self.steps and "optimiser" not in kept:
-            return torch.stack([kept["first"], kept["last"]])
+            return torch.stack([kept["first"], kept["last"]]), float(kept["seconds"])
         if "optimiser" in kept:
             vector_to_parameters(kept["last"], theta.parameters())
             optimiser.load_state_dict(kept["optimiser"])
-            done = kept["steps"]
-        stage = "training experts" if count > 1 else "training an expert"
-        written = time.monotonic()
+            done, seconds = kept["steps"], float(kept["seconds"])
+        start = written = time.monotonic()
         for step in range(done, self.steps):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EXPERT_BATCH, number)
             draws = generator(self.seed, Purpose.EXPERT_AUGMENTATION, number, step)
@@ -154,15 +164,16 @@ class Experts(Learner):
                 group["lr"] = self.rule.rate * rate_factor(step, self.steps)
             self.rule.step(theta, optimiser, *self.images.batch(order), draws)
             if time.monotonic() - written > SECONDS and step + 1 < self.steps:
-                state = {"steps": step + 1, "optimiser": optimiser.state_dict()}
-                self.files.write(number, {**state, "first": first, "last": _weights(theta)})
                 written = time.monotonic()
-            report(stage, before * self.steps + step + 1, count * self.steps)
+                state = {"steps": step + 1, "optimiser": optimiser.state_dict(), "seconds": seconds + written - start}
+                self.files.write(number, {**state, "first": first, "last": _weights(theta)})
+            step_done(step + 1)
         last = _weights(theta)
         if not bool(last.isfinite().all()):
             raise DivergedError("An expert network is no longer finite. Try a smaller `network_lr`.")
-        self.files.write(number, {"steps": self.steps, "first": first, "last": last})
-        return torch.stack([first, last])
+        seconds += time.monotonic() - start
+        self.files.write(number, {"steps": self.steps, "seconds": seconds, "first": first, "last": last})
+        return torch.stack([first, last]), seconds
 
     def start(self, t: int) -> Network:
         return self._between(t)
@@ -176,13 +187,40 @@ class Experts(Learner):
     def _between(self, *address: int) -> Network:
         """A network between the first and the last weights of a random expert."""
         self.prepare()
-        draws = generator(self.seed, Purpose.EXPERT, *address)
+        draws = generator(self.seed, Purpose.EXPERT_CHOICE, *address)
         self._chosen = int(torch.randint(len(self._experts), (), generator=draws))
         lam = float(torch.rand((), generator=draws))
         expert = self._experts[self._chosen]
         with torch.no_grad():
             vector_to_parameters(torch.lerp(expert.last, expert.first, lam), expert.between.parameters())
         return expert.between
+
+
+class Heartbeat:
+    """Lets processes that train for different times wait for each other, without being taken for lost.
+
+    Every process takes part in one exchange for each BEAT_STEPS of `steps`. One that has less to do takes part in the
+    rest of them at the end, so it never waits for longer than BEAT_STEPS training steps.
+    """
+
+    def __init__(self, team: Team, steps: int) -> None:
+        self._team, self._left = team, -(-steps // BEAT_STEPS)
+        self._done = 0
+
+    def step_done(self) -> None:
+        """This process has taken one training step."""
+        self._done += 1
+        if self._done % BEAT_STEPS == 0:
+            self._beat()
+
+    def finish(self) -> None:
+        """This process has taken all of its training steps."""
+        while self._left > 0:
+            self._beat()
+
+    def _beat(self) -> None:
+        self._left -= 1
+        self._team.complete(torch.zeros(self._team.processes), [self._team.process])
 
 
 def rate_factor(step: int, steps: int) -> float:

@@ -24,6 +24,11 @@ class Learner(ABC):
     def prepare(self, report: Report = silent) -> None:  # noqa: B027
         """Do what must be done once before the first iteration, if anything. It may take long."""
 
+    @property
+    def preparing_seconds(self) -> float:
+        """How long `prepare` took, in this process or in the earlier one whose result is used."""
+        return 0.0
+
     @abstractmethod
     def start(self, t: int) -> Network:
         """θ_{t,1}: the network at the start of outer iteration `t`."""

@@ -1,7 +1,7 @@
 """Pixel optimisers: how the pixels of S move against their gradients.
 
-An optimiser keeps tensors of the shape of S, so that the processes of a team can share them class by class, and
-checkpoints can hold them. Frozen ranks do not move and keep no momentum (law 3 in docs/architecture.md).
+An optimiser keeps tensors with the ranks and classes of S, so that the processes of a team can share them class by
+class, and checkpoints can hold them. Frozen ranks do not move and keep no momentum (law 3 in docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PixelOptimiser(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """The tensors it remembers, by name; each has the shape of the pixels."""
+        """The tensors it remembers, by name. Their first two axes are those of the pixels: rank and class."""
 
     @abstractmethod
     def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
@@ -79,28 +79,31 @@ class MomentumSGD(PixelOptimiser):
 class Adam(PixelOptimiser):
     """Adam with a cosine decay of its rate to zero over the run; pixels are clamped to [0, 1] after every step.
 
-    The rate is the largest change of a pixel in one step, in units of the range [0, 1]. It does not depend on the scale
-    of the gradients, so ranks need no scales of their own, and one rate suits many datasets.
+    The rate is the usual change of a pixel in one step, in units of the range [0, 1]. It does not depend on the scale
+    of the gradients, so ranks need no scales of their own, and one rate suits many datasets. A rank that was frozen
+    begins anew, as in the first iteration.
     """
 
     def __init__(self, pixels: Tensor, rate: float, momentum: float, square_momentum: float = 0.99) -> None:
         super().__init__(pixels)
         self.rate, self.momentum, self.square_momentum = rate, momentum, square_momentum
         self.mean, self.square = torch.zeros_like(pixels), torch.zeros_like(pixels)
+        self.steps = torch.zeros_like(pixels[:, :, :1, :1, :1])  # of each rank and class since it moves
 
     @property
     def state(self) -> dict[str, Tensor]:
-        return {"mean": self.mean, "square": self.square}
+        return {"mean": self.mean, "square": self.square, "steps": self.steps}
 
     def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
-        mean, square, moved = self.mean[:, c], self.square[:, c], gradient[frozen:]
-        mean[:frozen] = 0
-        square[:frozen] = 0
-        mean[frozen:].mul_(self.momentum).add_(moved, alpha=1 - self.momentum)
-        square[frozen:].mul_(self.square_momentum).addcmul_(moved, moved, value=1 - self.square_momentum)
-        steps = at.number + 1
+        mean, square, steps = (tensor[:, c] for tensor in (self.mean, self.square, self.steps))
+        for tensor in (mean, square, steps):
+            tensor[:frozen] = 0
+        mean, square, steps, gradient = (tensor[frozen:] for tensor in (mean, square, steps, gradient))
+        mean.mul_(self.momentum).add_(gradient, alpha=1 - self.momentum)
+        square.mul_(self.square_momentum).addcmul_(gradient, gradient, value=1 - self.square_momentum)
+        steps.add_(1)
+        length = (square / (1 - self.square_momentum**steps)).sqrt_().add_(1e-12)
         rate = self.rate * 0.5 * (1 + math.cos(math.pi * at.share)) / (1 - self.momentum**steps)
-        length = (square[frozen:] / (1 - self.square_momentum**steps)).sqrt_().add_(1e-12)
         pixels = self.pixels[frozen:, c]
-        pixels.addcdiv_(mean[frozen:], length, value=-rate)
+        pixels.sub_(rate * mean / length)
         pixels.clamp_(0, 1)

@@ -76,7 +76,9 @@ def select(
     def report_iteration(done: int) -> None:
         report("training a network", done, total)
 
-    theta = _trained_network(real, data, device, engine, iterations, report_iteration) if name in _BY_FEATURES else None
+    theta = None
+    if name in _BY_FEATURES:
+        theta = _trained_network(real, data, device, engine, iterations, report_iteration, report)
     selected = []
     for c in range(data.classes):
         images = pixels[labels == c]
@@ -106,9 +108,10 @@ def _trained_network(
     engine: Engine | None,
     iterations: int,
     report_iteration: Callable[[int], None],
+    report: Report,
 ) -> Network:
     """The network of the first outer iteration, trained for all iterations instead of being replaced; or an expert."""
-    learner = assemble(r, data, device, engine=engine).learner
+    learner = assemble(r, data, device, engine=engine, report=report).learner
     theta = learner.start(1)
     for number in range(iterations):
         theta = learner.advance(theta, number)

@@ -102,9 +102,17 @@ class Grid:
             name = names.setdefault(_hash([method.kind, recipe]), method.name)
             if name != method.name:
                 raise SettingError(f"`methods`: {name} and {method.name} are the same method. Leave one of them out.")
+        settled = [(method, method.recipe(self.recipe, self.changes)) for method in self.methods]
         for setting in self.changes:
-            if not any(method.reads(setting) for method in self.methods):
+            if not any(method.reads(setting) and chosen.reads(setting) for method, chosen in settled):
                 raise SettingError(f"`{setting}` has no effect: none of the methods reads it. Leave it out.")
+        for method, chosen in settled:
+            for setting in method.settings:
+                if not chosen.reads(setting):
+                    raise SettingError(
+                        f"`methods`: {method.name} sets `{setting}`, which has no effect in the recipe {self.recipe}. "
+                        f"Leave it out."
+                    )
 
     @cached_property
     def cells(self) -> list[Cell]:

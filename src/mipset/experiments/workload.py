@@ -8,6 +8,7 @@ from functools import cache
 
 import torch
 
+from mipset.condensing.assembly import EXPERT_SETTINGS
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
 from mipset.evaluation.evaluate import evaluation_flops
@@ -26,15 +27,22 @@ class Workload:
 
     def flops(self, cells: Sequence[Cell]) -> float:
         """FLOPs of what is missing of some cells."""
-        runs = self.comparison.missing_runs(cells)
-        return sum(map(self.run_flops, runs)) + sum(map(self._other_flops, cells))
+        return self._flops_of_runs(self.comparison.missing_runs(cells)) + sum(map(self._other_flops, cells))
 
     def flops_from_scratch(self, cells: Sequence[Cell]) -> float:
         """FLOPs of some cells as if nothing were finished."""
         runs = dict.fromkeys(run for cell in cells for run in cell.condensations)
         sets = sum(len(cell.outers) * self.build_flops(cell) for cell in cells)
         evaluations = sum(self._evaluation_flops(cell, cell.targets) for cell in cells)
-        return sum(map(self.run_flops, runs)) + sets + evaluations
+        return self._flops_of_runs(list(runs)) + sets + evaluations
+
+    def _flops_of_runs(self, runs: Sequence[Condensation]) -> float:
+        """FLOPs of condensations; those with the same experts train them once."""
+        experts = {
+            (*(getattr(run.recipe, name) for name in EXPERT_SETTINGS), run.recipe.experts): self.expert_flops(run)
+            for run in runs
+        }
+        return sum(self.run_flops(run) - self.expert_flops(run) for run in runs) + sum(experts.values())
 
     def run_flops(self, run: Condensation) -> float:
         """FLOPs of one condensation, with the measurements of its policy."""

@@ -23,6 +23,7 @@ class Purpose(Enum):
     TRAIN_BATCH = "train batch"
     TRAIN_AUGMENTATION = "train augmentation"
     EXPERT = "expert"
+    EXPERT_CHOICE = "expert choice"
     EXPERT_BATCH = "expert batch"
     EXPERT_AUGMENTATION = "expert augmentation"
     FREQUENCIES = "frequencies"
@@ -32,6 +33,7 @@ class Purpose(Enum):
     EVALUATION_BATCH = "evaluation batch"
     EVALUATION_AUGMENTATION = "evaluation augmentation"
     SELECTION = "selection"
+    CLUSTERS = "clusters"
 
 
 def key(seed: int, purpose: Purpose, *address: int) -> int:

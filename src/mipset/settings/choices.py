@@ -71,22 +71,25 @@ AUGMENTATIONS: Mapping[str, str] = {
 NO_AUGMENTATION = "none"
 MOST = 1e30  # larger numbers overflow float32 during a run
 
-# Settings that are read only if another setting has one of some values. All others are always read.
-READ_IF: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    **dict.fromkeys(
-        ("period", "freeze", "round_distances", "metric", "metric_epochs"), ("policy", ("mdc", "mdc-per-class"))
-    ),
-    "subset_weight": ("policy", ("mdc", "mdc-per-class", "every-prefix")),
-    **dict.fromkeys(("steps", "prefix_weights"), ("policy", ("every-prefix",))),
-    **dict.fromkeys(("experts", "expert_steps"), ("learner", ("experts",))),
-    **dict.fromkeys(("train_images", "pool", "life"), ("learner", ("trained",))),
+# Settings that are read only if others have one of some values. All the rest is always read.
+_MDC = {"policy": ("mdc", "mdc-per-class")}
+_TRAINED, _EXPERTS = {"learner": ("trained",)}, {"learner": ("experts",)}
+_LEARNING = {"learner": ("trained", "experts")}
+READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), _MDC),
+    "subset_weight": {"policy": ("mdc", "mdc-per-class", "every-prefix")},
+    "prefix_weights": {"policy": ("every-prefix",)},
+    "steps": {"policy": ("every-prefix",), "pixel_optimiser": ("sgd",)},
+    **dict.fromkeys(("experts", "expert_steps"), _EXPERTS),
+    **dict.fromkeys(("train_images", "pool", "life"), _TRAINED),
+    **dict.fromkeys(("train_batch", "train_augment", "train_precision", "cutmix"), _LEARNING),
+    **dict.fromkeys(("network_lr", "network_momentum", "network_decay"), _LEARNING),
 }
 
 
 def policies_reading(setting: str) -> tuple[str, ...]:
     """The policies that use a setting."""
-    other, values = READ_IF.get(setting, ("", ()))
-    return values if other == "policy" else tuple(POLICIES)
+    return READ_IF.get(setting, {}).get("policy", tuple(POLICIES))
 
 
 def parse_objective(text: str) -> list[tuple[float, str]]:

@@ -71,13 +71,11 @@ METHODS: dict[str, Method] = dict(
             "every-prefix",
             "ours: every size counts in every iteration, with weight 1",
             policy="every-prefix",
-            steps="balanced",
         ),
         _method(
             "every-prefix-size",
             "every-prefix with weight n / N for size n",
             policy="every-prefix",
-            steps="balanced",
             prefix_weights="size",
         ),
         _method(
@@ -98,7 +96,7 @@ GROUPS = {
     "ablation": ("baseline-c", "mdc-smallest", "mdc-no-freeze", "mdc", "mdc-predecessor"),
     "metrics": ("baseline-c", "mdc", "mdc-gradient", "mdc-accuracy"),
     "class-wise": ("baseline-c", "mdc", "mdc-per-class"),
-    "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size", "every-prefix-plain"),
+    "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size"),
     "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
 }
 

@@ -110,7 +110,17 @@ class Recipe:
                 raise SettingError(f"`{name}` is {getattr(self, name)}: it must be below 1.")
         for name in ("match_augment", "train_augment"):
             augmentation_names(getattr(self, name))
-        parse_objective(self.objective)
+        terms = [name for _, name in parse_objective(self.objective)]
+        if "confidence" in terms and self.learner == "untrained":
+            raise SettingError(
+                f"`objective` {self.objective} asks networks for their confidence, but with `learner` untrained they "
+                f"never learn. Choose another objective or another learner."
+            )
+        if self.metric == "gradient" and self.reads("metric") and "gradient" not in terms:
+            raise SettingError(
+                f"`metric` gradient needs gradients, but `objective` {self.objective} compares none. "
+                f"Choose another `metric`, or add gradient to the objective."
+            )
         if self.pool > 1 and self.life == 1:
             raise SettingError(
                 f"`pool` is {self.pool}, but `life` is 1: networks take turns only if each of them is used in 2 or "
@@ -195,8 +205,7 @@ class Recipe:
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""
-        other, values = READ_IF.get(setting, ("policy", (self.policy,)))
-        return getattr(self, other) in values
+        return all(getattr(self, other) in values for other, values in READ_IF.get(setting, {}).items())
 
     def scaled_pixel_lr(self, resolution: tuple[int, int]) -> float:
         """λ for images of this resolution.
