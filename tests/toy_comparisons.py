@@ -31,7 +31,10 @@ def toy_comparison(
     settings = {
         name: value
         for name, value in asdict(recipe).items()
-        if name not in ("policy", "prefix_weights", "steps", "seed") and any(method.reads(name) for method in methods)
+        if name not in ("policy", "prefix_weights", "steps", "seed")
+        and any(
+            method.reads(name) and recipe.replace(policy=method.settings["policy"]).reads(name) for method in methods
+        )
     }
     plan: dict[str, Any] = {"sizes": [1, 2, 3], "protocol": FAST, "networks": 2}
     plan |= {name: changes.pop(name) for name in PLAN_FIELDS if name in changes}

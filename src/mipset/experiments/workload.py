@@ -27,22 +27,15 @@ class Workload:
 
     def flops(self, cells: Sequence[Cell]) -> float:
         """FLOPs of what is missing of some cells."""
-        return self._flops_of_runs(self.comparison.missing_runs(cells)) + sum(map(self._other_flops, cells))
+        runs = self.comparison.missing_runs(cells)
+        return sum(map(self.run_flops, runs)) + sum(map(self._other_flops, cells))
 
     def flops_from_scratch(self, cells: Sequence[Cell]) -> float:
         """FLOPs of some cells as if nothing were finished."""
         runs = dict.fromkeys(run for cell in cells for run in cell.condensations)
         sets = sum(len(cell.outers) * self.build_flops(cell) for cell in cells)
         evaluations = sum(self._evaluation_flops(cell, cell.targets) for cell in cells)
-        return self._flops_of_runs(list(runs)) + sets + evaluations
-
-    def _flops_of_runs(self, runs: Sequence[Condensation]) -> float:
-        """FLOPs of condensations; those with the same experts train them once."""
-        experts = {
-            (*(getattr(run.recipe, name) for name in EXPERT_SETTINGS), run.recipe.experts): self.expert_flops(run)
-            for run in runs
-        }
-        return sum(self.run_flops(run) - self.expert_flops(run) for run in runs) + sum(experts.values())
+        return sum(map(self.run_flops, runs)) + sets + evaluations
 
     def run_flops(self, run: Condensation) -> float:
         """FLOPs of one condensation, with the measurements of its policy."""
@@ -94,10 +87,14 @@ class Workload:
 
         def seconds(cells: Sequence[Cell]) -> float:
             total = 0.0
+            trained = set()  # experts that several condensations share
             for run in self.comparison.missing_runs(cells):
                 cost = self._cost(run.recipe)
                 total += cost.seconds(cost.match_flops * per_match_flop, cost.step_flops * per_step_flop)
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
+                experts = (run.recipe.experts, *(getattr(run.recipe, name) for name in EXPERT_SETTINGS))
+                total -= self.expert_flops(run) * per_step_flop * (experts in trained)
+                trained.add(experts)
             return total + sum(map(self._other_flops, cells)) * per_step_flop
 
         return seconds
