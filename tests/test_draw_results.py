@@ -29,6 +29,17 @@ def test_accuracy_chart_shows_every_method_of_the_csv(dataset: str) -> None:
         assert f">{line['method']}</text>" in picture
 
 
+def test_chart_of_the_readme_shows_every_line_of_the_csv() -> None:
+    import draw_results
+
+    lines = draw_results.read_csv("cifar10-main")
+    (panel,) = draw_results.main_chart().panels
+    picture = (draw_results.FOLDER / "cifar10-main.svg").read_text("utf-8")
+    for line, series in zip(lines, panel.series, strict=True):
+        assert [y for _, y in series.points] == [float(line[f"size_{size}"]) for size in range(1, 11)]
+        assert f">{line['method']}</text>" in picture
+
+
 def test_progress_chart_ends_at_the_final_mean() -> None:
     import draw_results
 

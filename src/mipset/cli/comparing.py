@@ -136,6 +136,8 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     methods = parse_methods(arguments.methods)
     changes = given_settings(arguments, without=NOT_SHARED)
     device = device_of(arguments)
+    if dataset is None and ":" in RECIPES[recipe].dataset:
+        raise SettingError(f"The recipe {recipe} is for any data. Name yours with `data`.")
     data = load_with_progress(dataset or RECIPES[recipe].dataset, arguments.resolution, arguments.split_seed)
     remark = ""
     if arguments.held_out is not None:
