@@ -66,6 +66,10 @@ class TestTables:
         assert "![" not in (tmp_path / "x" / "results.md").read_text()
 
 
+def test_recipe_for_any_data_needs_data(refusal: Here) -> None:
+    assert "The recipe own-cpu is for any data. Name yours with --data." in refusal("compare", "own-cpu", "--dry-run")
+
+
 class TestDryRun:
     def test_dry_run_lists_what_is_missing(self, here: Here, tmp_path: Path, pets: Path) -> None:
         grid = ("compare", f"npz:{pets}", "--out", tmp_path / "x", *GRID, "--methods", "baseline-a,baseline-c,random")

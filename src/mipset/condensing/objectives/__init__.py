@@ -17,7 +17,7 @@ from mipset.condensing.objectives.base import (
     prefix_means,
 )
 from mipset.condensing.objectives.confidence import Confidence
-from mipset.condensing.objectives.features import CharacteristicFunctions, FeatureMatching
+from mipset.condensing.objectives.features import CharacteristicFunctions, FeatureMatching, FeatureObjective
 from mipset.condensing.objectives.gradients import L1, Distance, GradientMatching, RowCosine, Squared
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Confidence",
     "Distance",
     "FeatureMatching",
+    "FeatureObjective",
     "GradientMatching",
     "Match",
     "Objective",

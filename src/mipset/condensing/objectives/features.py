@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,30 +16,35 @@ from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
 
-def _real_features(theta: Network, real: Tensor) -> Tensor:
-    with torch.no_grad():
-        return of_each_class(theta.features, real)
-
-
-@dataclass(frozen=True)
-class FeatureMatching(Objective[Target]):
-    """Squared distance of the mean features (DM, and the matching term of DANCE)."""
+class FeatureObjective(Objective[Target]):
+    """Compares features of θ: one forward pass over real images, one forward and one backward pass over synthetic ones."""
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
-        return Target(_real_features(theta, real))
+        with torch.no_grad():
+            return Target(of_each_class(theta.features, real))
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
         with constant_weights(theta):
             features = of_each_class(theta.features, synthetic)
-        means = prefix_means(features, ends)
-        wanted = target.features.mean(dim=1, keepdim=True)
-        return Match((means - wanted).square().sum(dim=2), features.detach())
+        return Match(self.of_features(features, target.features, ends), features.detach())
+
+    @abstractmethod
+    def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
+        """The distances [classes, ends] of the prefixes of synthetic features from real ones, [classes, images, F]."""
 
 
 @dataclass(frozen=True)
-class CharacteristicFunctions(Objective[Target]):
+class FeatureMatching(FeatureObjective):
+    """Squared distance of the mean features (DM, and the matching term of DANCE)."""
+
+    def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
+        return (prefix_means(synthetic, ends) - real.mean(dim=1, keepdim=True)).square().sum(dim=2)
+
+
+@dataclass(frozen=True)
+class CharacteristicFunctions(FeatureObjective):
     """Distance of the characteristic functions of the features, at random frequencies (NCFM).
 
     Features are scaled to length 1. The characteristic function at frequency t is the mean of exp(i <t, f>): a mean of
@@ -51,18 +57,11 @@ class CharacteristicFunctions(Objective[Target]):
     scale: float = 300 / 2**0.5
     epsilon: float = 1e-8  # under the root, whose slope at zero is infinite
 
-    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
-        return Target(_real_features(theta, real))
-
-    def distances(
-        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
-    ) -> Match:
-        with constant_weights(theta):
-            features = of_each_class(theta.features, synthetic)
-        means = prefix_means(self._waves(features), ends)  # [classes, ends, 2, frequencies]
-        wanted = self._waves(target.features).mean(dim=1, keepdim=True)
+    def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
+        means = prefix_means(self._waves(synthetic), ends)  # [classes, ends, 2, frequencies]
+        wanted = self._waves(real).mean(dim=1, keepdim=True)
         apart = ((means - wanted).square().sum(dim=2) + self.epsilon).sqrt()
-        return Match(self.scale * apart.mean(dim=2), features.detach())
+        return self.scale * apart.mean(dim=2)
 
     def _waves(self, features: Tensor) -> Tensor:
         """Cosines and sines of features [classes, images, F] at all frequencies: [classes, images, 2, frequencies]."""
