@@ -17,7 +17,7 @@ from mipset.nn.randomness import Purpose, generator
 
 
 class FeatureObjective(Objective[Target]):
-    """Compares features of θ: one forward pass over real images, one forward and one backward pass over synthetic ones."""
+    """Compares features of θ, in a forward pass over all images and a backward pass over the synthetic ones."""
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         with torch.no_grad():
