@@ -30,7 +30,7 @@ class TestVerbs:
         whole = read(tmp_path / "a.safetensors")
         assert whole.images.shape == (2, 10, 1, 28, 28)
         assert whole.recipe["width"] == 4
-        assert whole.recipe["cutmix"] == RECIPES["demo"].recipe.cutmix  # the recipe for this dataset
+        assert whole.recipe["cutmix"] == RECIPES["fashion-mini-cpu"].recipe.cutmix  # the recipe for this dataset
         assert whole.provenance["dataset"] == "fashion-mini"
 
         printed = done(run("evaluate", "a.safetensors", "--save", *BRIEF, cwd=tmp_path))

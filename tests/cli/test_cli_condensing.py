@@ -50,7 +50,7 @@ class TestRecipeChoice:
         return condensing.recipe_of(cli.parser().parse_args(["condense", *arguments, "--out", "x"]))
 
     def test_recipe_is_chosen_by_dataset(self) -> None:
-        assert self.recipe_for("fashion-mini") == RECIPES["demo"].recipe
+        assert self.recipe_for("fashion-mini") == RECIPES["fashion-mini-cpu"].recipe
         assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
         assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
 
@@ -196,7 +196,7 @@ class TestRefusals:
             (["npz:"], "has no path. Write npz:PATH"),
             (
                 ["fashion-mini", "--recipe", "demon"],
-                "There is no recipe 'demon'. Choose demo, fashion-mini-gradient-cpu, ",
+                "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, ",
             ),
             (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
             (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),
@@ -520,10 +520,12 @@ class TestGrow:
         here("condense", f"npz:{pets}", "--out", first, *TINY, "--factor", 1)
         replace(read(first), recipe={}).write(first)
         grow = ("grow", first, *TINY, "--ipc", 3, "--out", more, "--data", f"npz:{pets}")
-        assert "does not say how it was condensed. Choose its settings with --recipe: demo, " in refusal(*grow)
+        assert "does not say how it was condensed. Choose its settings with --recipe: fashion-mini-cpu, " in refusal(
+            *grow
+        )
         here(*grow, "--recipe", "demo")
         assert np.array_equal(read(more).images[:2], read(first).images)
-        assert (read(more).factor, read(more).recipe["cutmix"]) == (1, RECIPES["demo"].recipe.cutmix)
+        assert (read(more).factor, read(more).recipe["cutmix"]) == (1, RECIPES["fashion-mini-cpu"].recipe.cutmix)
 
 
 class TestRecipes:
@@ -535,4 +537,4 @@ class TestRecipes:
         assert not any(f"`{name}`" in printed for name in vars(RECIPES["demo"].recipe))  # written as flags
         assert "--width 32 " in printed
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
-        assert "Choose demo, fashion-mini-gradient-cpu, " in is_refused(run("recipes", "dem", cwd=tmp_path))
+        assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

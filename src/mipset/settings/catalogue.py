@@ -45,9 +45,15 @@ _FAST = PAPER_CIFAR10.replace(
 _GRADIENT = PAPER_CIFAR10.replace(width=64, outer=20, inner=10, train_images=512, period=2, pixel_lr=0.01)
 
 RECIPES = {
-    "demo": NamedRecipe(
+    "fashion-mini-cpu": NamedRecipe(
         "fashion-mini",
         _FAST.replace(width=32, expert_steps=200, outer=8, period=1),
+        "half a minute of one core; mean of sizes 1-10 (quick): baseline-c 77.1, mdc 77.1, every-prefix 77.3 %",
+    ),
+    # Starts from noise, with one training image in each stored image: then even a short run tells the policies apart.
+    "demo": NamedRecipe(
+        "fashion-mini",
+        _FAST.replace(width=32, expert_steps=200, outer=8, period=1, init="noise", factor=1),
         "DEMO_PROMISE",
     ),
     "fashion-mini-gradient-cpu": NamedRecipe(
