@@ -54,7 +54,7 @@ RECIPES = {
     "demo": NamedRecipe(
         "fashion-mini",
         _FAST.replace(width=32, expert_steps=200, outer=8, period=1, init="noise", factor=1),
-        "DEMO_PROMISE",
+        "half a minute of one core; mean of sizes 1-10 (quick): baseline-c 70.7, mdc 73.0, every-prefix 73.8 %",
     ),
     "fashion-mini-gradient-cpu": NamedRecipe(
         "fashion-mini",
@@ -65,7 +65,7 @@ RECIPES = {
     "cifar10-cpu": NamedRecipe(
         "cifar10",
         _FAST.replace(train_augment="flip"),
-        "CIFAR10_PROMISE",
+        "3.5 minutes of one core; mean of sizes 1-10 (standard): baseline-c 55.2, mdc 55.6, every-prefix 56.5 %",
     ),
     "cifar10-gradient-cpu": NamedRecipe(
         "cifar10",
@@ -77,7 +77,7 @@ RECIPES = {
     "fashion-mnist-cpu": NamedRecipe(
         "fashion-mnist",
         _FAST,
-        "FASHION_MNIST_PROMISE",
+        "3 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 80.4, 81.7 and 82.9 %",
     ),
     "fashion-mnist-gradient-cpu": NamedRecipe(
         "fashion-mnist",
@@ -88,7 +88,7 @@ RECIPES = {
     "mnist-cpu": NamedRecipe(
         "mnist",
         _FAST,
-        "MNIST_PROMISE",
+        "3.5 minutes of one core; accuracy not measured yet",
     ),
     "own-cpu": NamedRecipe(
         "folder:PATH",
