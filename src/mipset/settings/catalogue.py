@@ -88,7 +88,7 @@ RECIPES = {
     "mnist-cpu": NamedRecipe(
         "mnist",
         _FAST,
-        "3.5 minutes of one core; accuracy not measured yet",
+        "3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard, which flips): 88.2, 90.5 and 93.1 %",
     ),
     "own-cpu": NamedRecipe(
         "folder:PATH",
