@@ -3,7 +3,7 @@
 The rule, for a recipe with experts:
 
     depth        so many blocks that 4 to 7 pixels are left along a side: 3 for 32 pixels, 5 for 224
-    experts      take EXPERT_SHARE of the time. Their number and the steps of each grow with the square root of that,
+    experts      take at most EXPERT_SHARE of the time. Their number and the steps of each grow with its square root,
                  from 2 experts of 800 steps on
     iterations   get the rest
 

@@ -56,10 +56,8 @@ class ExpertFiles:
     folder: Path | None
 
     @classmethod
-    def of(cls, home: Path | None, description: Mapping[str, Any]) -> ExpertFiles:
+    def of(cls, home: Path, description: Mapping[str, Any]) -> ExpertFiles:
         """The folder below the cache folder `home` for everything that the experts depend on."""
-        if home is None:
-            return cls(None)
         text = json.dumps(dict(description), sort_keys=True)
         return cls(home / "experts" / hashlib.sha256(text.encode()).hexdigest()[:24])
 

@@ -93,7 +93,7 @@ RECIPES = {
     "own-cpu": NamedRecipe(
         "folder:PATH",
         _FAST,
-        "for your own data; choose the time with `budget`",
+        "for your own data, in the time of the budget that you choose",
     ),
     "paper-cifar10-ipc10": NamedRecipe(
         "cifar10",
