@@ -18,7 +18,7 @@ import mipset
 from mipset.condensing import assembly
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense, update
-from mipset.condensing.costs import BASELINE, Cost, cost, timed, training_flops
+from mipset.condensing.costs import BASELINE, Cost, cost, passes, timed, training_flops
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.networks import builder
@@ -79,7 +79,7 @@ def test_real_run_has_as_many_flops_as_were_counted(toy: Dataset, recipe: Recipe
     ("objective", "learner"),
     [
         *itertools.product(["feature", "characteristic", "gradient+0.1*feature"], LEARNERS),
-        *itertools.product(["feature+2*confidence"], ["trained", "experts"]),
+        *itertools.product(["feature+2*confidence", "feature+2*confidence/2"], ["trained", "experts"]),
     ],
 )
 def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_counted(
@@ -256,3 +256,9 @@ def test_table_in_docs_scaling_is_up_to_date() -> None:
     document = scaling.DOCUMENT.read_text(encoding="utf-8")
     assert document.count(scaling.BEGIN) == document.count(scaling.END) == 1
     assert scaling.updated(document, scaling.counted()) == document, "run benchmarks/scaling.py"
+
+
+def test_passes_of_a_term_with_a_period_are_counted_where_it_counts() -> None:
+    r = SMALL.replace(objective="feature+confidence/2", learner="experts", outer=1, inner=3, experts=1, expert_steps=1)
+    counted = passes(r, (3, 8, 8), 4, 20)
+    assert (counted.forward, counted.backward) == (4 * (3 * 2 + 2) + 1, 4 * (3 + 2) + 1)

@@ -16,6 +16,7 @@ from mipset.condensing.objectives import (
     FeatureMatching,
     GradientMatching,
     Objective,
+    Term,
     WeightedSum,
 )
 from mipset.condensing.objectives.base import PIXELS_AT_ONCE
@@ -61,7 +62,7 @@ CASES: dict[str, tuple[Objective[Any], Callable[[Network, Tensor, Tensor, int], 
     "feature": (FeatureMatching(), plain_feature),
     "characteristic": (CharacteristicFunctions(seed=5, frequencies=64), plain_characteristic),
     "confidence": (Confidence(), plain_confidence),
-    "sum": (WeightedSum(((0.5, FeatureMatching()), (10.0, Confidence()))), plain_sum),
+    "sum": (WeightedSum((Term(0.5, FeatureMatching()), Term(10.0, Confidence()))), plain_sum),
 }
 
 
@@ -121,7 +122,7 @@ def test_objectives_leave_the_network_as_it_was() -> None:
 
 def test_features_are_those_of_the_first_term_without_gradient() -> None:
     theta, real, synthetic = network(), images(3, 2, 1), images(3, 6, 2).requires_grad_()
-    objective = WeightedSum(((1.0, FeatureMatching()), (2.0, Confidence())))
+    objective = WeightedSum((Term(1.0, FeatureMatching()), Term(2.0, Confidence())))
     target = objective.target(theta, real, LABELS)
     match = objective.distances(theta, synthetic, LABELS, target, ENDS)
     assert not match.features.requires_grad
@@ -134,8 +135,8 @@ def test_features_are_those_of_the_first_term_without_gradient() -> None:
     [
         (GradientMatching(), [1] * 7),
         (FeatureMatching(), [3, 3, 1]),
-        (WeightedSum(((1.0, FeatureMatching()), (1.0, Confidence()))), [3, 3, 1]),
-        (WeightedSum(((1.0, FeatureMatching()), (1.0, GradientMatching()))), [1] * 7),
+        (WeightedSum((Term(1.0, FeatureMatching()), Term(1.0, Confidence()))), [3, 3, 1]),
+        (WeightedSum((Term(1.0, FeatureMatching()), Term(1.0, GradientMatching()))), [1] * 7),
     ],
     ids=["gradient", "feature", "sum", "sum with gradient"],
 )
@@ -144,6 +145,17 @@ def test_as_many_classes_share_a_pass_as_fit(objective: Objective[Any], lengths:
     assert [len(group) for group in groups] == lengths
     assert [c for group in groups for c in group] == list(range(7))
     assert [len(group) for group in objective.groups(range(2), 10 * PIXELS_AT_ONCE)] == [1, 1]
+
+
+def test_a_term_with_a_period_counts_in_every_so_many_iterations_with_so_many_times_its_weight() -> None:
+    theta, real, synthetic = network(), images(3, 2, 1), images(3, 6, 2)
+    both = WeightedSum((Term(1.0, FeatureMatching()), Term(2.0, Confidence(), period=3)))
+    feature, confidence = (distances(o, theta, real, synthetic) for o in (FeatureMatching(), Confidence()))
+    seen = [distances(both.at(number), theta, real, synthetic) for number in range(4)]
+    for number, there in enumerate((1, 0, 0, 1)):
+        torch.testing.assert_close(seen[number], feature + 6 * there * confidence)
+    assert both.cycle == 3
+    assert FeatureMatching().at(5) == FeatureMatching()
 
 
 def test_passes_of_a_sum_are_those_of_its_terms() -> None:

@@ -6,12 +6,14 @@ import inspect
 import multiprocessing
 import statistics
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from mipset.data import Dataset, Split
+from mipset.data.specs import MNIST
 from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
 from mipset.evaluation.evaluate import Evaluation, Score, decoded
 from mipset.file.artifact import Artifact
@@ -44,6 +46,17 @@ def test_unknown_and_impossible_protocols_are_refused() -> None:
         protocol("quick", epochs=0)
     assert str(protocol("paper", epochs=7)) == "paper, 7 epochs"
     assert str(protocol("quick")) == "quick, 16 epochs, at least 100 steps"
+
+
+def test_digits_are_not_mirrored(toy: Dataset, artifact: Artifact) -> None:
+    assert MNIST.flips is False
+    digits = replace(toy, flips=False)
+    usual, upright = Evaluation(artifact, toy, SHORT), Evaluation(artifact, digits, SHORT)
+    assert upright.protocol.augment == "color_crop_scale_rotate"
+    assert usual.protocol == SHORT
+    assert digits.held_out(0.2, 0).flips is False
+    assert str(upright.protocol) == "paper, 3 epochs, no flips"  # files and tables tell the two apart
+    assert Protocol(augment="flip").without_flips().augment == "none"
 
 
 def test_scores_do_not_depend_on_the_process_or_on_other_scores(toy: Dataset, artifact: Artifact) -> None:

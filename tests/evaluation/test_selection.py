@@ -323,6 +323,10 @@ class TestReorder:
             assert getattr(reordered, name) == getattr(mislabelled, name)
         assert reordered.to_bytes()
 
+    def test_digits_are_not_mirrored(self, mislabelled: Artifact) -> None:
+        digits = replace(mislabelled, provenance={"dataset": "mnist"})
+        assert "no flips" in reorder(digits, SHORT, 0, CPU, first=1).provenance["reordered_with"]
+
     def test_reordering_depends_on_the_seed(self, mislabelled: Artifact) -> None:
         first, again, other = (reorder(mislabelled, SHORT, seed, CPU).images for seed in (0, 0, 1))
         np.testing.assert_array_equal(first, again)

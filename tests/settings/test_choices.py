@@ -49,8 +49,8 @@ def test_settings_that_need_others_name_settings_and_their_choices() -> None:
 
 
 def test_objective_is_a_sum_of_weighted_terms() -> None:
-    assert choices.parse_objective("gradient") == [(1.0, "gradient")]
-    assert choices.parse_objective("0.5*feature+10*confidence") == [(0.5, "feature"), (10.0, "confidence")]
+    assert choices.parse_objective("gradient") == [(1.0, "gradient", 1)]
+    assert choices.parse_objective("0.5*feature+10*confidence/2") == [(0.5, "feature", 1), (10.0, "confidence", 2)]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,10 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
         ("nan*feature", "larger than 0"),
         ("feature+inf*confidence", "larger than 0"),
         ("feature+2*feature", "each term may be named once"),
+        ("feature+confidence/0", "its period a whole number from 1 on"),
+        ("feature+confidence/", "its period a whole number from 1 on"),
+        ("feature+confidence/1.5", "its period a whole number from 1 on"),
+        ("feature/2+confidence", "1 for the first term"),
         ("confidence", "the first term must compare real and synthetic images"),
         ("confidence+feature", "Put gradient, feature or characteristic before confidence"),
     ],

@@ -136,14 +136,20 @@ def add_protocol_flags(
         help=f"how to train networks. {listed} (default: {default})",
     )
     verb.add_argument("--epochs", metavar="E", type=int, help=f"{epochs} (default: those of the protocol)")
+    verb.add_argument(
+        "--no-flip",
+        action="store_true",
+        help="do not mirror training images: for your own digits, letters or signs (mnist is never mirrored)",
+    )
     verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")
 
 
 def protocol_of(arguments: argparse.Namespace) -> Protocol:
-    """The protocol that `--protocol` and `--epochs` describe."""
+    """The protocol that `--protocol`, `--epochs` and `--no-flip` describe."""
     from mipset.settings.protocol import protocol
 
-    return protocol(arguments.protocol, **({} if arguments.epochs is None else {"epochs": arguments.epochs}))
+    chosen = protocol(arguments.protocol, **({} if arguments.epochs is None else {"epochs": arguments.epochs}))
+    return chosen.without_flips() if arguments.no_flip else chosen
 
 
 def check_at_least(least: int, **values: int | None) -> None:

@@ -27,6 +27,7 @@ from mipset.condensing.objectives import (
     Objective,
     RowCosine,
     Squared,
+    Term,
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
@@ -137,8 +138,8 @@ def metric(r: Recipe, build: Build, real: Images) -> Metric:
 
 def objective(r: Recipe, asked: Learner) -> Objective[Any]:
     """The distance between synthetic and real images that is minimised; `asked` has the networks."""
-    terms = tuple((weight, OBJECTIVES[name](r, asked)) for weight, name in r.terms)
-    return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else WeightedSum(terms)
+    terms = tuple(Term(weight, OBJECTIVES[name](r, asked), period) for weight, name, period in r.terms)
+    return terms[0].objective if len(terms) == 1 and terms[0].weight == 1 else WeightedSum(terms)
 
 
 def training_rule(r: Recipe) -> TrainingRule:

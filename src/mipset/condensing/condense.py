@@ -117,11 +117,12 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
 
     These are equations 4 and 10. The result is the loss of each class, and F of each class if it is measured.
     """
-    S, policy, objective = parts.S, parts.policy, parts.objective
+    S, policy = parts.S, parts.policy
     weights, measured = [policy.weights(c) for c in group], policy.measures(t)
     every = measured and parts.metric.every_size
     sizes = [n for n in range(1, S.N) if every or any(w[n - 1] for w in weights)] + [S.N]  # always the whole set
     at = Moment(parts.number(t, e), parts.T * parts.E)
+    objective = parts.objective.at(at.number)
     draws = [
         parts.augmentation.draw(generator(parts.seed, Purpose.MATCH_AUGMENTATION, t, e, c), S.resolution) for c in group
     ]

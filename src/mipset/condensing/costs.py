@@ -131,8 +131,8 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
             sample.train()
         step_flops = int(counter.get_total_flops())
         with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
-            sample.match()
-        match_flops, target_flops = (count // len(sample.group) for count in (counter.get_total_flops(), target.flops))
+            sample.match_all()
+        match_flops, target_flops = (count // sample.matches for count in (counter.get_total_flops(), target.flops))
     by_features = r.init in ("herding", "k-means")
     look_flops = feature_flops(builder(r.architecture, shape, classes), shape) if by_features else 0
     pixels = shape[0] * shape[1] * shape[2]
@@ -160,8 +160,9 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     """The forward and backward passes of a run: of matches, of training steps, and of the measurements of a policy."""
     with META:
         real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), META)
-    matching = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real)).passes
-    matching = matching * (r.outer * r.inner * classes)
+    compared = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real))
+    cycles, rest = divmod(r.outer * r.inner, compared.cycle)
+    matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes()) * classes
     return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
 
 
@@ -210,7 +211,7 @@ def timed(
     small = whole if part is r else cost(part, shape, classes, 0)
     sample = Sample(part, shape, classes, device, engine)
     step = _fastest(sample.train, sample.wait, clock) * whole.step_flops / small.step_flops
-    match = _fastest(sample.match, sample.wait, clock) / len(sample.group) * whole.match_flops / small.match_flops
+    match = _fastest(sample.match_all, sample.wait, clock) / sample.matches * whole.match_flops / small.match_flops
     return match, step
 
 
@@ -276,9 +277,15 @@ class Sample:
         """One training step."""
         self.parts.learner.advance(self.theta, 0)
 
-    def match(self) -> None:
-        """One group of classes in one inner iteration."""
-        update(self.parts, self.theta, 1, 1, self.group)
+    def match_all(self) -> None:
+        """One group of classes in as many inner iterations as the objective has different ones."""
+        for e in range(1, self.parts.objective.cycle + 1):
+            update(self.parts, self.theta, 1, e, self.group)
+
+    @property
+    def matches(self) -> int:
+        """The number of matches of one class in `match_all`."""
+        return len(self.group) * self.parts.objective.cycle
 
     def wait(self) -> None:
         """Wait until the device has finished."""
@@ -300,18 +307,24 @@ class CountedTarget(Objective[Target]):
 
     def __init__(self, objective: Objective[Any], counter: FlopCounterMode) -> None:
         self._objective, self._counter = objective, counter
+        self._now = objective
+        self.cycle = objective.cycle
         self.flops = 0
+
+    def at(self, number: int) -> CountedTarget:
+        self._now = self._objective.at(number)
+        return self
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         before = self._counter.get_total_flops()
-        target: Target = self._objective.target(theta, real, labels)
-        self.flops = int(self._counter.get_total_flops() - before)
+        target: Target = self._now.target(theta, real, labels)
+        self.flops += int(self._counter.get_total_flops() - before)
         return target
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
-        return self._objective.distances(theta, synthetic, labels, target, ends)
+        return self._now.distances(theta, synthetic, labels, target, ends)
 
 
 class AfterFirstChoice(Policy):

@@ -58,6 +58,7 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    flips: bool = True  # whether an image that is mirrored left and right keeps its class; those of digits do not
 
     @property
     def classes(self) -> int:

@@ -21,10 +21,11 @@ class DatasetSpec:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     sha256: str
+    flips: bool = True  # whether a mirrored image keeps its class
 
     def verify(self, name: str, train: Split, test: Split) -> Dataset:
         """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError."""
-        dataset = validate(Dataset(name, train, test, self.class_names, self.mean, self.std))
+        dataset = validate(Dataset(name, train, test, self.class_names, self.mean, self.std, self.flips))
         if dataset.sha256 != self.sha256:
             raise DataError(
                 f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
@@ -103,4 +104,5 @@ MNIST = DatasetSpec(
     mean=(0.1307,),
     std=(0.3081,),
     sha256="9f18b92d455cc76826b2665fcd12911463ed62c4e106f4156d772eddc1c6a7f4",
+    flips=False,
 )

@@ -47,7 +47,8 @@ class Score:
 class Evaluation:
     """How to measure each size of a condensed set. A score depends on these fields, its size and its network number.
 
-    Classes are matched by name: their order in `data` may differ from their order in the set.
+    Classes are matched by name: their order in `data` may differ from their order in the set. If mirrored images of
+    `data` change their class, the protocol does not flip.
     """
 
     artifact: Artifact
@@ -61,6 +62,8 @@ class Evaluation:
     def __post_init__(self) -> None:
         self.data.check_source_of(self.artifact.images.shape[2:])
         self.data.with_class_order(self.artifact.class_names)
+        if not self.data.flips:
+            object.__setattr__(self, "protocol", self.protocol.without_flips())
 
     @property
     def network(self) -> Architecture:

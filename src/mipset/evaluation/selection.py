@@ -27,6 +27,7 @@ from mipset.condensing.packing import as_artifact
 from mipset.condensing.passes import Passes
 from mipset.condensing.synthetic import cut, formation, from_real, join
 from mipset.data import Dataset
+from mipset.data.registry import spec_of
 from mipset.errors import DivergedError, SettingError, choices
 from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
@@ -157,6 +158,9 @@ def reorder(
     for name, value in (("first", first), ("best", best)):
         if value < 1:
             raise SettingError(f"`{name}` is {value}: it must be at least 1. Choose a larger value.")
+    spec = spec_of(str(artifact.provenance.get("dataset")).partition(":")[0])
+    if spec is not None and not spec.flips:
+        protocol = protocol.without_flips()
     errors, right = _errors_while_learning(artifact, protocol, seed, device, engine, first, report)
     scores = sum_over_best(errors, right, best).reshape(*artifact.images.shape[:2], artifact.factor**2)
     how = f"{protocol}; seed {seed}; best {best} of the first {first} epochs"

@@ -92,24 +92,30 @@ def policies_reading(setting: str) -> tuple[str, ...]:
     return READ_IF.get(setting, {}).get("policy", tuple(POLICIES))
 
 
-def parse_objective(text: str) -> list[tuple[float, str]]:
-    """`feature+10*confidence` as [(1.0, "feature"), (10.0, "confidence")]: the terms of a sum and their weights."""
-    terms: list[tuple[float, str]] = []
+def parse_objective(text: str) -> list[tuple[float, str, int]]:
+    """`feature+10*confidence/2` as [(1.0, "feature", 1), (10.0, "confidence", 2)]: the terms of a sum.
+
+    Each has its weight, its name, and its period: it is computed in every so many-th inner iteration.
+    """
+    terms: list[tuple[float, str, int]] = []
     for part in text.split("+"):
-        weight, star, name = part.rpartition("*")
+        weight, star, rest = part.rpartition("*")
+        name, slash, period = rest.partition("/")
         if name not in OBJECTIVES:
             raise SettingError(
                 f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
                 f"such as feature+10*confidence."
             )
         try:
-            terms.append((float(weight) if star else 1.0, name))
+            terms.append((float(weight) if star else 1.0, name, int(period) if slash else 1))
         except ValueError:
-            terms.append((0.0, name))
-    if not all(0 < weight <= MOST for weight, _ in terms) or len({name for _, name in terms}) < len(terms):
+            terms.append((0.0, name, 0))
+    valid = all(0 < weight <= MOST and 1 <= period <= MOST for weight, _, period in terms)
+    if not valid or len({name for _, name, _ in terms}) < len(terms) or terms[0][2] != 1:
         raise SettingError(
-            f"`objective` is {text!r}: the weight of each term must be a number larger than 0, and each term may be "
-            f"named once. Write a sum such as feature+10*confidence."
+            f"`objective` is {text!r}: the weight of each term must be a number larger than 0, its period a whole "
+            f"number from 1 on (1 for the first term), and each term may be named once. Write a sum such as "
+            f"feature+10*confidence/2."
         )
     if terms[0][1] == "confidence":
         raise SettingError(

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mipset.errors import SettingError, choices
+from mipset.settings.choices import NO_AUGMENTATION, augmentation_names
 
+FLIP = "flip"
 BATCH = 64  # training images in one step, in every named protocol
 
 
@@ -38,9 +40,15 @@ class Protocol:
         """How many epochs a network is trained on so many images."""
         return training_epochs(images, self.epochs, self.least_steps, self.batch)
 
+    def without_flips(self) -> Protocol:
+        """The same protocol for images that change their class when they are mirrored, such as digits."""
+        kept = [name for name in augmentation_names(self.augment) if name != FLIP]
+        return replace(self, augment="_".join(kept) or NO_AUGMENTATION)
+
     def __str__(self) -> str:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""
-        return f"{self.name}, {self.epochs} epochs{least}"
+        flips = "" if FLIP in augmentation_names(self.augment) else ", no flips"
+        return f"{self.name}, {self.epochs} epochs{least}{flips}"
 
 
 # The shortest training with the accuracy of the paper's 1,000 epochs, to half a point in the mean over sizes (see "How

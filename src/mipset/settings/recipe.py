@@ -64,7 +64,8 @@ class Recipe:
     init: str = _setting("mix", "the first pixels", among=INITIALISATIONS)
     objective: str = _setting(
         "gradient",
-        "what makes synthetic images like real ones, or a weighted sum such as feature+10*confidence. "
+        "what makes synthetic images like real ones, or a weighted sum such as feature+10*confidence; "
+        "confidence/2 is computed in every second inner iteration only, with twice its weight. "
         + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
@@ -110,7 +111,7 @@ class Recipe:
                 raise SettingError(f"`{name}` is {getattr(self, name)}: it must be below 1.")
         for name in ("match_augment", "train_augment"):
             augmentation_names(getattr(self, name))
-        terms = [name for _, name in parse_objective(self.objective)]
+        terms = [name for _, name, _ in parse_objective(self.objective)]
         if "confidence" in terms and self.learner == "untrained":
             raise SettingError(
                 f"`objective` {self.objective} asks networks for their confidence, but with `learner` untrained they "
@@ -166,8 +167,8 @@ class Recipe:
         return Architecture(self.network, self.width, self.depth)
 
     @property
-    def terms(self) -> list[tuple[float, str]]:
-        """The objectives that are added up, with their weights."""
+    def terms(self) -> list[tuple[float, str, int]]:
+        """The objectives that are added up, with their weights and periods."""
         return parse_objective(self.objective)
 
     @property

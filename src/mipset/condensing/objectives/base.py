@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,11 @@ class Objective(ABC, Generic[T]):
     """
 
     passes: Passes = Passes(2, 1)  # of a match: over real and over synthetic images, and back to the pixels
+    cycle: int = 1  # inner iterations after which `at` repeats
+
+    def at(self, number: int) -> Objective[Any]:
+        """The objective of inner iteration `number`, counted from 0 over the whole run; this one if it never changes."""
+        return self
 
     @abstractmethod
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> T:
@@ -71,32 +77,50 @@ class SumTarget(Target):
 
 
 @dataclass(frozen=True)
+class Term:
+    """A term of a sum. One that counts only in every `period`-th inner iteration has `period` times its weight there."""
+
+    weight: float
+    objective: Objective[Any]
+    period: int = 1
+
+
+@dataclass(frozen=True)
 class WeightedSum(Objective[SumTarget]):
     """The sum of several objectives, each with its weight. Features are those of the first term."""
 
-    terms: tuple[tuple[float, Objective[Any]], ...]
+    terms: tuple[Term, ...]
 
     @property
     def passes(self) -> Passes:  # type: ignore[override]
-        return sum((term.passes for _, term in self.terms), Passes())
+        return sum((term.objective.passes for term in self.terms), Passes())
+
+    @property
+    def cycle(self) -> int:  # type: ignore[override]
+        return math.lcm(*(term.period for term in self.terms))
+
+    def at(self, number: int) -> WeightedSum:
+        return WeightedSum(
+            tuple(Term(t.weight * t.period, t.objective) for t in self.terms if number % t.period == 0)
+        )
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> SumTarget:
-        targets = tuple(term.target(theta, real, labels) for _, term in self.terms)
+        targets = tuple(term.objective.target(theta, real, labels) for term in self.terms)
         return SumTarget(targets[0].features, targets)
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: SumTarget, ends: Sequence[int]
     ) -> Match:
         matches = [
-            (weight, term.distances(theta, synthetic, labels, its_target, ends))
-            for (weight, term), its_target in zip(self.terms, target.targets, strict=True)
+            (term.weight, term.objective.distances(theta, synthetic, labels, its_target, ends))
+            for term, its_target in zip(self.terms, target.targets, strict=True)
         ]
         total = torch.stack([weight * match.distances for weight, match in matches]).sum(dim=0)
         return Match(total, matches[0][1].features)
 
     def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
         """The smallest groups that one of the terms asks for."""
-        return max((term.groups(classes, pixels) for _, term in self.terms), key=len)
+        return max((term.objective.groups(classes, pixels) for term in self.terms), key=len)
 
 
 def of_each_class(function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
