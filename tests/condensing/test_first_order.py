@@ -15,6 +15,7 @@ from mipset.condensing.objectives import (
     Confidence,
     FeatureMatching,
     GradientMatching,
+    LayeredCharacteristicFunctions,
     Objective,
     Term,
     WeightedSum,
@@ -42,8 +43,20 @@ def plain_feature(theta: Network, real: Tensor, synthetic: Tensor, _: int) -> Te
 
 
 def plain_characteristic(theta: Network, real: Tensor, synthetic: Tensor, _: int) -> Tensor:
+    return between_characteristic_functions(theta.features(synthetic), theta.features(real))
+
+
+def plain_layered(theta: Network, real: Tensor, synthetic: Tensor, _: int) -> Tensor:
+    """The same for the output of the first of two blocks, in squares of 2 x 2 pixels, with half of the weight."""
+    assert isinstance(theta, ConvNet)
+    convolution, norm = theta.layers["conv"][0], theta.layers["norm"][0]
+    first = [F.avg_pool2d(F.avg_pool2d(F.relu(norm(convolution(x))), 2), 2).flatten(1) for x in (synthetic, real)]
+    return plain_characteristic(theta, real, synthetic, 0) + 0.5 * between_characteristic_functions(*first)
+
+
+def between_characteristic_functions(synthetic: Tensor, real: Tensor) -> Tensor:
     """|E exp(i <t, f>) - E exp(i <t, g>)| in complex numbers."""
-    f, g = (F.normalize(theta.features(x), dim=1) for x in (synthetic, real))
+    f, g = (F.normalize(features, dim=1) for features in (synthetic, real))
     t = torch.randn(f.shape[1], 64, generator=generator(5, Purpose.FREQUENCIES)).double()
     difference = torch.exp(1j * (f @ t)).mean(0) - torch.exp(1j * (g @ t)).mean(0)
     return 300 / 2**0.5 * (difference.abs().square() + 1e-8).sqrt().mean()
@@ -61,6 +74,7 @@ def plain_sum(theta: Network, real: Tensor, synthetic: Tensor, label: int) -> Te
 CASES: dict[str, tuple[Objective[Any], Callable[[Network, Tensor, Tensor, int], Tensor]]] = {
     "feature": (FeatureMatching(), plain_feature),
     "characteristic": (CharacteristicFunctions(seed=5, frequencies=64), plain_characteristic),
+    "layered": (LayeredCharacteristicFunctions(CharacteristicFunctions(seed=5, frequencies=64)), plain_layered),
     "confidence": (Confidence(), plain_confidence),
     "sum": (WeightedSum((Term(0.5, FeatureMatching()), Term(10.0, Confidence()))), plain_sum),
 }
@@ -99,7 +113,7 @@ def test_pixel_gradients_equal_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(losses, images(3, 3, 2).requires_grad_(), eps=1e-6, atol=1e-5, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["feature", "characteristic"])
+@pytest.mark.parametrize("name", ["feature", "characteristic", "layered"])
 def test_equal_images_have_distance_zero(name: str) -> None:
     objective, theta, real = CASES[name][0], network(), images(3, 6, 1)
     assert distances(objective, theta, real, real.clone())[:, -1].max().item() == pytest.approx(0, abs=0.05)

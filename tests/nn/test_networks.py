@@ -228,3 +228,17 @@ def test_compiled_kernels_equal_torch_for_every_network(kernels: Kernels, name: 
     (scores, gradients), (expected, slopes) = computed(Native(kernels)), computed(Engine())
     torch.testing.assert_close(scores, expected, rtol=1e-3, atol=1e-3)
     assert (gradients - slopes).norm() < 0.05 * slopes.norm()  # rounding turns a few ReLUs on or off
+
+
+@pytest.mark.parametrize("name", ["convnet", "resnet-ap"])
+def test_hidden_features_are_the_input_of_the_last_block(name: str) -> None:
+    theta = builder(Architecture(name, 4, 3 if name == "convnet" else 10), (3, 16, 16), 5)()
+    hidden, features = theta.hidden_and_features(torch.randn(2, 3, 16, 16))
+    assert hidden.shape == ((2, 4, 4, 4) if name == "convnet" else (2, 16, 4, 4))
+    assert features.shape == (2, theta.classifier.in_features)
+
+
+def test_network_without_hidden_features_says_so() -> None:
+    theta = builder(Architecture("densenet", 4, 121), (3, 32, 32), 5)()
+    with pytest.raises(SettingError, match="DenseNet has no hidden features"):
+        theta.hidden_and_features(torch.randn(1, 3, 32, 32))

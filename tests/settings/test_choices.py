@@ -56,7 +56,10 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("blur", r"there is no objective 'blur'\. Choose gradient, feature, characteristic or confidence, or a sum"),
+        (
+            "blur",
+            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered or confidence, or a sum",
+        ),
         ("", "there is no objective ''"),
         ("feature+", "there is no objective ''"),
         ("x*feature", "the weight of each term must be a number larger than 0"),
@@ -70,7 +73,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
         ("feature+confidence/1.5", "its period a whole number from 1 on"),
         ("feature/2+confidence", "1 for the first term"),
         ("confidence", "the first term must compare real and synthetic images"),
-        ("confidence+feature", "Put gradient, feature or characteristic before confidence"),
+        ("confidence+feature", "Put gradient, feature, characteristic or layered before confidence"),
     ],
 )
 def test_objective_that_cannot_be_read_is_refused(text: str, message: str) -> None:

@@ -24,6 +24,7 @@ from mipset.condensing.objectives import (
     Distance,
     FeatureMatching,
     GradientMatching,
+    LayeredCharacteristicFunctions,
     Objective,
     RowCosine,
     Squared,
@@ -107,6 +108,7 @@ OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
     "gradient": lambda r, _: GradientMatching(DISTANCES[r.distance]),
     "feature": lambda *_: FeatureMatching(),
     "characteristic": lambda r, _: CharacteristicFunctions(r.seed),
+    "layered": lambda r, _: LayeredCharacteristicFunctions(CharacteristicFunctions(r.seed)),
     "confidence": lambda _, learner: Confidence(learner.trained),
 }
 OPTIMISERS: Mapping[str, Callable[[Tensor, float, float], PixelOptimiser]] = {"sgd": MomentumSGD, "adam": Adam}

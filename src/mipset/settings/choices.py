@@ -30,6 +30,7 @@ OBJECTIVES: Mapping[str, str] = {
     "gradient": "distance between gradients of the convolution weights",
     "feature": "squared distance between mean features",
     "characteristic": "distance between characteristic functions of the features",
+    "layered": "as characteristic, for the features of the last two blocks of the network",
     "confidence": "cross-entropy of a trained network on the synthetic images; only beside another objective",
 }
 LEARNERS: Mapping[str, str] = {

@@ -18,7 +18,12 @@ from mipset.condensing.objectives.base import (
     prefix_means,
 )
 from mipset.condensing.objectives.confidence import Confidence
-from mipset.condensing.objectives.features import CharacteristicFunctions, FeatureMatching, FeatureObjective
+from mipset.condensing.objectives.features import (
+    CharacteristicFunctions,
+    FeatureMatching,
+    FeatureObjective,
+    LayeredCharacteristicFunctions,
+)
 from mipset.condensing.objectives.gradients import L1, Distance, GradientMatching, RowCosine, Squared
 
 __all__ = [
@@ -29,6 +34,7 @@ __all__ = [
     "FeatureMatching",
     "FeatureObjective",
     "GradientMatching",
+    "LayeredCharacteristicFunctions",
     "Match",
     "Objective",
     "RowCosine",

@@ -100,9 +100,7 @@ class WeightedSum(Objective[SumTarget]):
         return math.lcm(*(term.period for term in self.terms))
 
     def at(self, number: int) -> WeightedSum:
-        return WeightedSum(
-            tuple(Term(t.weight * t.period, t.objective) for t in self.terms if number % t.period == 0)
-        )
+        return WeightedSum(tuple(Term(t.weight * t.period, t.objective) for t in self.terms if number % t.period == 0))
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> SumTarget:
         targets = tuple(term.objective.target(theta, real, labels) for term in self.terms)

@@ -70,6 +70,46 @@ class CharacteristicFunctions(FeatureObjective):
         return torch.stack([angles.cos(), angles.sin()], dim=2)
 
 
+@dataclass(frozen=True)
+class LayeredTarget(Target):
+    """The real images also by the hidden features of their network."""
+
+    hidden: Tensor  # [classes, B, H], detached
+
+
+@dataclass(frozen=True)
+class LayeredCharacteristicFunctions(Objective[LayeredTarget]):
+    """Characteristic functions of the features of the last two blocks, from one pass.
+
+    The last features alone are blind to much of what an image shows. The hidden features, the input of the last block
+    after 2 x 2 average pooling, are compared in the same way, and count with the weight `hidden`.
+    """
+
+    compared: CharacteristicFunctions
+    hidden: float = 0.5
+
+    def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> LayeredTarget:
+        with torch.no_grad():
+            hidden, features = _two_layers(theta, real)
+            return LayeredTarget(features, hidden)
+
+    def distances(
+        self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: LayeredTarget, ends: Sequence[int]
+    ) -> Match:
+        with constant_weights(theta):
+            hidden, features = _two_layers(theta, synthetic)
+        last = self.compared.of_features(features, target.features, ends)
+        before = self.compared.of_features(hidden, target.hidden, ends)
+        return Match(last + self.hidden * before, features.detach())
+
+
+def _two_layers(theta: Network, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The pooled hidden features and the last features of images of several classes, each [classes, images, F]."""
+    hidden, features = theta.hidden_and_features(images.flatten(0, 1))
+    pooled = F.avg_pool2d(hidden, 2).flatten(1)
+    return pooled.reshape(*images.shape[:2], -1), features.reshape(*images.shape[:2], -1)
+
+
 @lru_cache(maxsize=4)
 def _frequencies(length: int, count: int, seed: int) -> Tensor:
     return torch.randn(length, count, generator=generator(seed, Purpose.FREQUENCIES))

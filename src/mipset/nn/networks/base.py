@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mipset.errors import SettingError
 from mipset.nn.engines import Engine
 
 
@@ -26,6 +27,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def scores(self, features: Tensor) -> Tensor:
         """Features [B, F] to class scores [B, C]."""
+
+    def hidden_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The input of the last block [B, ch, h, w], and the features [B, F], in one pass. Not every network has it."""
+        raise SettingError(f"{type(self).__name__} has no hidden features. Choose another `objective` or `network`.")
 
     def forward(self, images: Tensor) -> Tensor:
         """Images [B, ch, h, w] to class scores [B, C]."""

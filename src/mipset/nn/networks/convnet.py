@@ -46,11 +46,14 @@ class ConvNet(Network):
         self.classifier = nn.Linear(width * (height >> depth) * (width_px >> depth), classes)
 
     def features(self, images: Tensor) -> Tensor:
-        x = images
+        return self.hidden_and_features(images)[1]
+
+    def hidden_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        before = after = images
         convolutions, norms = (cast(nn.ModuleList, self.layers[kind]) for kind in ("conv", "norm"))
         for convolution, norm in zip(convolutions, norms, strict=True):
-            x = self.engine.norm_relu_pool(convolution(x), cast(nn.GroupNorm, norm))
-        return x.flatten(1)
+            before, after = after, self.engine.norm_relu_pool(convolution(after), cast(nn.GroupNorm, norm))
+        return before, after.flatten(1)
 
     def scores(self, features: Tensor) -> Tensor:
         scores: Tensor = self.classifier(features)

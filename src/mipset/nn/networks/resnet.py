@@ -70,8 +70,12 @@ class Residual(Network):
         self.classifier = nn.Linear(widths[-1], classes)
 
     def features(self, images: Tensor) -> Tensor:
-        last: Tensor = self.blocks(self.stem(images))
-        return last.mean(dim=(2, 3))
+        return self.hidden_and_features(images)[1]
+
+    def hidden_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        before: Tensor = self.blocks[:-1](self.stem(images))
+        after: Tensor = self.blocks[-1](before)
+        return before, after.mean(dim=(2, 3))
 
     def scores(self, features: Tensor) -> Tensor:
         scores: Tensor = self.classifier(features)
