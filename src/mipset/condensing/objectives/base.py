@@ -47,7 +47,7 @@ class Objective(ABC, Generic[T]):
     cycle: int = 1  # inner iterations after which `at` repeats
 
     def at(self, number: int) -> Objective[Any]:
-        """The objective of inner iteration `number`, counted from 0 over the whole run; this one if it never changes."""
+        """The objective of inner iteration `number`, counted from 0 over the whole run."""
         return self
 
     @abstractmethod
@@ -78,7 +78,7 @@ class SumTarget(Target):
 
 @dataclass(frozen=True)
 class Term:
-    """A term of a sum. One that counts only in every `period`-th inner iteration has `period` times its weight there."""
+    """A term of a sum. One that counts in every `period`-th iteration only has `period` times its weight there."""
 
     weight: float
     objective: Objective[Any]
