@@ -111,7 +111,13 @@ def our_setup(threads: int, changes: dict[str, Any]) -> dict[str, Work]:
     }
 
 
-FIRST_ORDER = {"feature": "feature", "confident": "feature+10*confidence", "waves": "characteristic+10*confidence"}
+FIRST_ORDER = {
+    "feature": "feature",
+    "confident": "feature+10*confidence",
+    "waves": "characteristic+10*confidence",
+    "default": "layered+10*confidence/2",
+}
+FIRST_ORDER_STEPS = 2  # inner iterations that are timed at once: a term may count in every second one only
 
 
 def first_order_setup(threads: int) -> dict[str, Work]:
@@ -123,7 +129,8 @@ def first_order_setup(threads: int) -> dict[str, Work]:
         experts = {"learner": "experts", "experts": 1, "expert_steps": 1, "pixel_optimiser": "adam"}
         parts = replace(parts_of(PAPER_CIFAR10.replace(objective=objective, **experts), native()), policy=policy)
         theta = parts.learner.start(1)
-        return lambda: [update(parts, theta, 2, 1, group) for group in parts.groups]
+        numbers = range(1, FIRST_ORDER_STEPS + 1)
+        return lambda: [update(parts, theta, 2, e, group) for e in numbers for group in parts.groups]
 
     every = {name: step(objective, EveryPrefix((1.0,) * N)) for name, objective in FIRST_ORDER.items()}
     return {**every, "base": step("feature", BaselineC(N))}
@@ -225,7 +232,7 @@ def engine_rows(threads: int, rounds: int) -> list[Row]:
         ("every prefix against the base loss", "<= 1.35x", f"{o['every'] / o['base']:.2f}x"),
         ("  of feature matching", "<= 1.10x", f"{f['feature'] / f['base']:.2f}x"),
         *(
-            (f"  {objective}", "", f"{o['every'] / f[name]:.1f} steps in the time of one of gradient matching")
+            (f"  {objective}", "", f"{FIRST_ORDER_STEPS * o['every'] / f[name]:.1f} steps in the time of one of gradient matching")
             for name, objective in FIRST_ORDER.items()
         ),
         ("  its gradient against N losses", "<= 1e-4", f"{every_prefix_error():.1e}"),

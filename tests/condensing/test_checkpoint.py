@@ -38,7 +38,7 @@ def test_resumed_run_equals_an_uninterrupted_one(
 def test_resumed_first_order_run_equals_an_uninterrupted_one(
     toy: Dataset, recipe: Recipe, tmp_path: Path, policy: str, learner: str
 ) -> None:
-    objective = "feature" if learner == "untrained" else "feature+2*confidence"
+    objective = "feature" if learner == "untrained" else "layered+2*confidence/3"
     first_order = {"objective": objective, "learner": learner, "pixel_optimiser": "adam"}
     check_resumed(recipe.replace(**first_order, policy=policy, outer=4, expert_steps=2), toy, tmp_path, 2)
 
