@@ -48,7 +48,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
 IN_FUNCTIONS: dict[str, set[str]] = {
     "io": {"platformdirs"},
     "device": {"torch"},
-    "data": {"PIL"},
+    "data": {"PIL", "pillow_heif"},
     "display": {"PIL", "matplotlib"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
