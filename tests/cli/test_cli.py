@@ -107,7 +107,7 @@ class TestHelp:
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
             *("--network-momentum", "--network-decay", "--seed"),
         }
-        data = {"--resolution", "--split-seed"}
+        data = {"--resolution", "--split-seed", "--skip-bad"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
@@ -120,7 +120,7 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--workers", "--save"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save"),
                 *protocol,
                 *machine,
             },
@@ -139,12 +139,12 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy"),
+                *("FILE", "--help", "--out", "--data", "--skip-bad", "--recipe", "--resume", "--force", "--policy"),
                 "--prefix-weights",
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "--data", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},

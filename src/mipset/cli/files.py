@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, load_with_progress
-from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least, explained
+from mipset.cli.inputs import (
+    check_not_input,
+    check_output,
+    dataset_of_file,
+    how_to_evaluate,
+    load_with_progress,
+    loading_of,
+)
+from mipset.cli.parser import Verbs, add_data_flags, add_source_flags, add_verb, check_at_least, explained
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, choices, printable
-
-if TYPE_CHECKING:
-    from mipset.file.provenance import Provenance
 
 CHART_SUFFIXES = (".svg", ".png")
 
@@ -32,7 +35,7 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--data", metavar="DATASET", help="the training images (default: the dataset that FILE names)")
+    add_source_flags(verb, "the training images")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
@@ -146,23 +149,23 @@ def run_audit(arguments: argparse.Namespace) -> None:
     with Progress() as bar:
         report = audit(artifact, data, arguments.seed, bar.report)
     listed = report.neighbours[: arguments.top]
-    rows = [["image", "rank", "tile", "distance", "closest real image", "real images with a closer neighbour"]]
+    rows = [["image", "rank", "tile", "distance", "real images with a closer neighbour", "closest real image"]]
     for neighbour in listed:
         class_name = printable(artifact.class_names[neighbour.label])
-        real_class_name = printable(data.class_names[neighbour.real_label])
+        real_image = neighbour.file or f"{neighbour.row} ({data.class_names[neighbour.real_label]})"
         rows.append(
             [
                 class_name,
                 str(neighbour.rank),
                 str(neighbour.tile),
                 f"{neighbour.distance:.1f}",
-                f"{neighbour.row} ({real_class_name})",
                 f"{neighbour.share:.0%}",
+                printable(real_image),
             ]
         )
     total = len(report.neighbours)
     print(f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels")
-    print(in_columns(rows))
+    print(in_columns(rows, left=(0, 5)))
     print(
         f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
         f"images are to each other ({report.usual:.1f})"
@@ -219,9 +222,9 @@ def run_import(arguments: argparse.Namespace) -> None:
     published = open_published(arguments.file, arguments.labels, arguments.experiment)
     for labels in published.files[1:]:
         check_not_input(arguments.out, labels)
-    loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
+    loaded_with = loading_of(arguments)
     spec = (spec_of(arguments.dataset) if arguments.resolution is None else None) or load_with_progress(
-        arguments.dataset, arguments.resolution, arguments.split_seed
+        arguments.dataset, loaded_with
     )
     converted = as_artifact(
         published, arguments.kind, spec, factor=arguments.factor, order=arguments.order, origin=loaded_with
@@ -230,5 +233,5 @@ def run_import(arguments: argparse.Namespace) -> None:
     print(
         f"{arguments.out}: {counted(converted.artifact.ipc, 'image')} for each of {len(spec.class_names)} classes, "
         f"{bytes_of(arguments.out)}; {100 * converted.clipped_share:.2g} % of the values did not fit into a byte and "
-        f"were clipped\nnext: mipset evaluate {arguments.out}"
+        f"were clipped\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
     )
