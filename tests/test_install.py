@@ -96,7 +96,7 @@ def test_installed_command_shows_and_slices(installed: Path, tmp_path: Path) -> 
 
 def test_installed_command_exports_npz_and_c(installed: Path, tmp_path: Path) -> None:
     for to in ("npz", "c"):
-        call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", "--decoded", cwd=tmp_path)
+        call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", cwd=tmp_path)
     with np.load(tmp_path / "set.npz") as arrays:
         assert arrays["images"].shape == (24, 1, 4, 5)
     message = call(installed / "mipset", "export", GOLDEN, "--to", "png", "--out", "x", cwd=tmp_path, code=2).stderr

@@ -147,7 +147,7 @@ class TestHelp:
             ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
-            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
+            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},
             ("import",): {
                 *("FILE", "--help", "--kind", "--data", "--out", "--factor", "--order", "--labels", "--experiment"),
                 "--force",

@@ -56,8 +56,19 @@ def add(verbs: Verbs) -> None:
         "--out", metavar="PATH", type=Path, required=True, help="the file to write (png: the folder to write)"
     )
     verb.add_argument("--ipc", metavar="N", type=int, help="export the first N images of each class (default: all)")
-    verb.add_argument(
-        "--decoded", action="store_true", help="export training images instead of the stored images that hold them"
+    images = verb.add_mutually_exclusive_group()
+    images.add_argument(
+        "--decoded",
+        dest="stored",
+        action="store_false",
+        default=None,
+        help="export training images (default, but not for c)",
+    )
+    images.add_argument(
+        "--stored",
+        action="store_true",
+        default=None,
+        help="export stored images, each of which is a mosaic of training images (default for c)",
     )
     verb.add_argument("--force", action="store_true", help="replace PATH")
 
@@ -188,25 +199,31 @@ def run_slice(arguments: argparse.Namespace) -> None:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    """Write the images of FILE for other programs.
+    """Write the training images of FILE for other programs, or its stored images.
 
-    In all formats the images are ordered by rank, so the first n of each class are the subset of size n.
+    In all formats the images are ordered by rank, so the first images of each class are the subset of size n.
     """
-    from mipset.exchange.exports import export
+    from mipset.exchange.exports import PNG, export
     from mipset.file.artifact import read
-    from mipset.file.decoding import decoded
 
     check_not_input(arguments.out, arguments.file)
     artifact = read(arguments.file)
     if arguments.ipc is not None:
         artifact = artifact.prefix(arguments.ipc)
-    if arguments.decoded:
-        artifact = decoded(artifact)
-    export(artifact, arguments.to, arguments.out, force=arguments.force)
+    written = export(artifact, arguments.to, arguments.out, stored=arguments.stored, force=arguments.force)
+    kind, classes = "stored" if written.factor > 1 else "training", len(written.class_names)
+    per_size = written.ipc // artifact.ipc * (1 if arguments.to == PNG else classes)
     print(
-        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}"
+        f"{arguments.out}: {counted(written.ipc, f'{kind} image')} for each of {classes} classes, "
+        f"{bytes_of(arguments.out)}; the subset of size n is the first n x {per_size} images"
+        + (" of each class" if arguments.to == PNG else "")
     )
+    if written.factor > 1:
+        f = written.factor
+        print(
+            f"Each stored image is a mosaic of {f} x {f} training images (`factor` {f} in the data): decode it before "
+            "you train, as FORMAT.md says, or use --decoded."
+        )
 
 
 def run_import(arguments: argparse.Namespace) -> None:
