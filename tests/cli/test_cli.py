@@ -255,5 +255,6 @@ class TestWithoutTorch:
     def test_verbs_without_torch_say_how_to_install_it(self, tmp_path: Path, arguments: list[str]) -> None:
         process = run(*arguments, code=WITHOUT_TORCH, cwd=tmp_path)
         assert process.returncode == 2
-        assert 'needs torch, which is not installed: run pip install "mipset[condense]".' in sentence(process.stderr)
+        hint = f'run pip install -e "{Path(mipset.__file__).parents[2]}[condense]".'
+        assert f"needs torch, which is not installed: {hint}" in sentence(process.stderr)
         assert names(tmp_path) == set()

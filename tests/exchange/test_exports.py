@@ -72,7 +72,7 @@ def test_picture_exports_without_pillow_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r'needs Pillow, .* run pip install "mipset\[export\]"\.$'):
+    with pytest.raises(MissingExtraError, match=r'needs Pillow, .* run pip install .*\[pictures\]"\.$'):
         export(small_set(), to, tmp_path / "out")
     assert paths_below(tmp_path) == set()
 

@@ -23,7 +23,7 @@ from mipset.cli.parser import (
 )
 from mipset.cli.wording import counted, print_message
 from mipset.display.progress import Progress
-from mipset.errors import DivergedError, SettingError
+from mipset.errors import DivergedError, SettingError, how_to_install
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     _print_tables(comparison.results())
     print(f"{comparison.store.folder}: {', '.join(files[:-1])} and {files[-1]}")
     if not any(file.endswith(".svg") for file in files):
-        print_message('Charts were not drawn: matplotlib is not installed. Run pip install "mipset[charts]".')
+        print_message(f"Charts were not drawn: matplotlib is not installed. Run {how_to_install('charts')}.")
 
 
 def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:

@@ -23,7 +23,7 @@ def file_content(artifact: Artifact) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise missing("pyarrow", "Exporting to Parquet", "export") from error
+        raise missing("pyarrow", "Exporting to Parquet") from error
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     columns = [("image", image), ("label", pa.int64()), ("factor", pa.int64())][: 3 if artifact.factor > 1 else 2]
     schema = pa.schema(columns, metadata=schema_metadata(artifact))
