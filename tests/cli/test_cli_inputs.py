@@ -90,6 +90,28 @@ class TestOwnData:
         assert "add --data folder:PATH" in refusal("evaluate", out, *BRIEF)
         here("evaluate", out, "--data", "folder:my pictures", *BRIEF)
 
+    def test_default_recipe_takes_a_dozen_images_of_each_class(
+        self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
+    ) -> None:
+        """What does not fit is fitted and said in one line; what the user typed is refused in one line."""
+        pictures, out = save_pictures(tmp_path / "pets", size=16), tmp_path / "set.safetensors"
+        brief = ["--width", "4", "--outer", "1", "--inner", "1", "--experts", "1", "--expert-steps", "1"]
+        command = ["condense", f"folder:{pictures}", "--out", str(out), *brief, "--threads", "1"]
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 0
+        (note,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset: ")]
+        assert note == (
+            "mipset: Class 'cat' has 10 of 20 training images, which gives --real-batch 10, not 64; "
+            "--train-batch 20, not 64; --init noise, not herding."
+        )
+        assert (read(out).ipc, read(out).recipe["init"]) == (10, "noise")
+        out.unlink()
+        typed = ["--real-batch", "11", "--train-batch", "21", "--init", "mix"]
+        message = refusal(*command, *typed)
+        for flag in ("--real-batch 11", "--train-batch 21", "--init noise"):
+            assert flag in message
+
     def test_bad_pictures_are_left_out_again_by_evaluate(
         self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
     ) -> None:

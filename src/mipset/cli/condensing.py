@@ -16,6 +16,7 @@ from mipset import __version__
 from mipset.cli.inputs import (
     check_output,
     dataset_of_file,
+    fitted_with_note,
     how_to_evaluate,
     load_with_progress,
     loading_of,
@@ -119,6 +120,9 @@ def run_condense(arguments: argparse.Namespace) -> None:
     engines = Engines(arguments, device)
     if arguments.budget is not None:
         recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work())
+    else:
+        chosen = {*given_settings(arguments), *(() if arguments.start is None else ("init",))}
+        recipe = fitted_with_note(recipe, data, chosen)
     first, start_origin = _first_images(arguments.start, recipe, data)
     engine = engines.for_work(lambda: _cost(recipe, data).run_flops)
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}

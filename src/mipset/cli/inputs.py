@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.parser import check_at_least
+from mipset.cli.parser import check_at_least, flag_of
 from mipset.cli.wording import print_message
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, SettingError, brief
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
+    from mipset.settings.recipe import Recipe
 
 
 DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
@@ -52,6 +53,21 @@ def load_with_progress(name: str, loading: Provenance) -> Dataset:
     for note in data.notes:
         print_message(f"{name}: {note}")
     return data
+
+
+def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> Recipe:
+    """The recipe with settings for which the data suffice; those that the user typed stay. Says what was changed."""
+    from mipset.condensing.checks import FITTED, fitted_to_data
+
+    fitted = fitted_to_data(recipe, data, given)
+    changed = [name for name in FITTED if getattr(fitted, name) != getattr(recipe, name)]
+    if changed:
+        name, fewest = data.smallest_class
+        flags = (f"{flag_of(name)} {getattr(fitted, name)}, not {getattr(recipe, name)}" for name in changed)
+        print_message(
+            f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {'; '.join(flags)}."
+        )
+    return fitted
 
 
 def how_to_evaluate(out: Path, dataset: str) -> str:

@@ -80,6 +80,12 @@ class Dataset:
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
 
+    @property
+    def smallest_class(self) -> tuple[str, int]:
+        """The name of the class that has the fewest training images, and their number."""
+        counts = np.bincount(self.train.labels, minlength=self.classes)
+        return self.class_names[int(counts.argmin())], int(counts.min())
+
     @cached_property
     def sha256(self) -> str:
         """The digest of all images and labels, as 64 hexadecimal digits.
