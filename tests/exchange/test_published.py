@@ -445,7 +445,7 @@ def test_flipped_bit_in_a_torch_file_is_noticed(tmp_path: Path) -> None:
     for place, bit in ((start, 0), (start + images.nbytes // 2, 5), (start + images.nbytes - 1, 7)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
         assert not torch.equal(torch.load(path, weights_only=True)[0], images)
-        with pytest.raises(ArtifactError, match="x.pt is damaged") as caught:
+        with pytest.raises(ArtifactError, match=r"x\.pt is damaged") as caught:
             open_published(path)
         assert str(caught.value.__cause__) == "a record does not have its checksum"
 
