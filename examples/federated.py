@@ -7,7 +7,7 @@ The second row of the table shows the same clients with a file of only one size.
 that fits the smallest client.
 
 Run:   python examples/federated.py
-Takes: some minutes on 2 cores. `--toy` takes more than a minute.
+Takes: some minutes on 2 cores. `--toy`, with fewer clients, rounds and steps, takes seconds.
 Printed (recipe `fashion-mini-gradient-cpu`; one condensation, one network for each row; rounds 2 to 11 left out):
 
                        images per class      read  round 1  round 12
@@ -69,24 +69,26 @@ def federated_accuracies(setting: Setting, clients: Sequence[Images], rounds: in
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--clients", type=at_least(1), default=8)
-    parser.add_argument("--rounds", type=at_least(1), default=12)
-    parser.add_argument("--steps", type=at_least(1), default=20, help="training steps of each client in a round")
+    parser.add_argument("--clients", type=at_least(1), help="default: 8; with --toy 3")
+    parser.add_argument("--rounds", type=at_least(1), help="default: 12; with --toy 2")
+    parser.add_argument("--steps", type=at_least(1), help="of each client in a round (default: 20; with --toy 1)")
     arguments = parser.parse_args()
+    given, usual = (arguments.clients, arguments.rounds, arguments.steps), (3, 2, 1) if arguments.toy else (8, 12, 20)
+    count, rounds, steps = (value or default for value, default in zip(given, usual, strict=True))
     setting = Setting(arguments.toy)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "published.safetensors"
         setting.condensed(setting.data).write(path)
         source = device.open(path)
-        budgets = np.linspace(source.file_bytes(1), source.file_bytes(source.about.ipc), arguments.clients).astype(int)
+        budgets = np.linspace(source.file_bytes(1), source.file_bytes(source.about.ipc), count).astype(int)
         sources = [device.open(path) for _ in budgets]  # one for each client
         own = [device.plan(source, bytes=int(budget)).size for source, budget in zip(sources, budgets, strict=True)]
         sizes_by_title = {"each its own size": own, "all the smallest": [min(own)] * len(own)}
-        rows = [["", "images per class", "read", *(f"round {n + 1}" for n in range(arguments.rounds))]]
+        rows = [["", "images per class", "read", *(f"round {n + 1}" for n in range(rounds))]]
         for title, sizes in sizes_by_title.items():
             subsets = [source.prefix(size) for source, size in zip(sources, sizes, strict=True)]
             clients = [decoded(subset.artifact(), CPU) for subset in subsets]
-            accuracies = federated_accuracies(setting, clients, arguments.rounds, arguments.steps)
+            accuracies = federated_accuracies(setting, clients, rounds, steps)
             read = byte_count(sum(subset.nbytes for subset in subsets))
             rows.append([title, " ".join(map(str, sizes)), read, *(f"{value:.1f}" for value in accuracies)])
     print("test accuracy of the common weights in %")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mipset.data import cache, embedded
-from mipset.data.dataset import Dataset, Split, validate
+from mipset.data.dataset import Dataset, Split
 from mipset.data.downloadable import DOWNLOADABLE
 from mipset.data.specs import FASHION_MINI
 
@@ -36,7 +36,7 @@ def main() -> None:
     spec = FASHION_MINI
     train = first_of_each_class(whole.train, spec.train_count // whole.classes, whole.classes)
     test = first_of_each_class(whole.test, spec.test_count // whole.classes, whole.classes)
-    mini = validate(Dataset(spec.name, train, test, spec.class_names, spec.mean, spec.std))
+    mini = Dataset(spec.name, train, test, spec.class_names, spec.mean, spec.std)
     cache.write_splits(arguments.output, train, test, compressed=True)
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes, {len(train)} + {len(test)} images")
     print(f"sha256 {mini.sha256}")

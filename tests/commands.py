@@ -95,10 +95,10 @@ def save_npz(path: Path, classes: int = 3, per_class: int = 20, size: int = 8, s
     return path
 
 
-def save_pictures(folder: Path, count: int = 12, size: int = 8) -> Path:
+def save_pictures(folder: Path, count: int = 12, size: int = 8, names: tuple[str, ...] = ("cat", "dog")) -> Path:
     """A dataset of grey pictures, in one sub-folder per class."""
     rng = np.random.default_rng(1)
-    for name in ("cat", "dog"):
+    for name in names:
         (folder / name).mkdir(parents=True)
         for number in range(count):
             pixels = rng.integers(0, 256, (size, size), dtype=np.uint8)

@@ -46,9 +46,8 @@ MODULE_LEVEL: dict[str, set[str]] = {
 
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
-    "io": {"platformdirs"},
     "device": {"torch"},
-    "data": {"PIL"},
+    "data": {"PIL", "pillow_heif"},
     "display": {"PIL", "matplotlib"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
@@ -157,7 +156,12 @@ def test_axes_do_not_know_each_other(axis: str) -> None:
 
 def test_verbs_do_not_know_each_other() -> None:
     """The modules of verbs import the shared modules of the command line, and no other verb."""
-    shared = {"parser": set[str](), "wording": set[str](), "inputs": {"parser"}, "machine": {"parser", "wording"}}
+    shared = {
+        "parser": set[str](),
+        "wording": set[str](),
+        "inputs": {"parser", "wording"},
+        "machine": {"parser", "wording"},
+    }
     for path in (ROOT / "cli").glob("*.py"):
         if path.stem != "__init__":
             from_cli = {module for module in imported_modules(path) if module.startswith("mipset.cli")}

@@ -113,8 +113,7 @@ def test_replay_buffer_never_exceeds_its_bytes(tmp_path: Path) -> None:
 
 
 def test_federated_clients_read_the_largest_size_that_fits(tmp_path: Path) -> None:
-    arguments = ("--clients", 3, "--rounds", 2, "--steps", 1)
-    _, titles, own, smallest = map(cells, printed_lines("federated", "--toy", *arguments, cwd=tmp_path))
+    _, titles, own, smallest = map(cells, printed_lines("federated", "--toy", cwd=tmp_path))
     assert titles == ["images per class", "read", "round 1", "round 2"]
     assert own[0] == "each its own size"
     sizes = [int(size) for size in own[1].split()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +39,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = root / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
     call(commands / "python", "-m", "pip", "install", "--quiet", "--no-input", source, cwd=root)
     return commands
+
+
+def source_of(installed: Path) -> Path:
+    """The folder that mipset was installed from."""
+    return installed.parents[1] / "source"
 
 
 def call(*command: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -96,27 +104,76 @@ def test_installed_command_shows_and_slices(installed: Path, tmp_path: Path) -> 
 
 def test_installed_command_exports_npz_and_c(installed: Path, tmp_path: Path) -> None:
     for to in ("npz", "c"):
-        call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", "--decoded", cwd=tmp_path)
+        call(installed / "mipset", "export", GOLDEN, "--to", to, "--out", f"set.{to}", cwd=tmp_path)
     with np.load(tmp_path / "set.npz") as arrays:
         assert arrays["images"].shape == (24, 1, 4, 5)
     message = call(installed / "mipset", "export", GOLDEN, "--to", "png", "--out", "x", cwd=tmp_path, code=2).stderr
-    assert 'Exporting pictures needs Pillow, which is not installed: run pip install "mipset[export]".' in message
+    assert f'needs Pillow, which is not installed: run pip install "{source_of(installed)}[pictures]".' in message
     assert not (tmp_path / "x").exists()
 
 
+def test_installed_command_lists_the_datasets(installed: Path, tmp_path: Path) -> None:
+    printed = call(installed / "mipset", "data", cwd=tmp_path).stdout
+    assert "fashion-mini\n" in printed
+    assert "not here: run `mipset data fetch cifar10`" in printed or "here: " in printed
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "extra"),
     [
-        ["condense", "fashion-mini", "--out", "x"],
-        ["evaluate", str(GOLDEN)],
-        ["show", str(GOLDEN), "--sheet", "x.png"],
+        (["condense", "fashion-mini", "--out", "x"], "condense"),
+        (["evaluate", str(GOLDEN)], "condense"),
+        (["show", str(GOLDEN), "--sheet", "x.png"], "pictures"),
     ],
-    ids=lambda arguments: arguments[0],
+    ids=["condense", "evaluate", "show"],
 )
-def test_installed_command_names_the_missing_extra(installed: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_installed_command_names_the_missing_extra(
+    installed: Path, tmp_path: Path, arguments: list[str], extra: str
+) -> None:
     process = call(installed / "mipset", *arguments, cwd=tmp_path, code=2)
     assert process.stdout == ""
     assert process.stderr.startswith("mipset: ")
     assert process.stderr.count("\n") == 1
-    assert 'pip install "mipset[condense]"' in process.stderr
+    assert f'pip install "{source_of(installed)}[{extra}]"' in process.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hint_names_a_folder_that_pip_can_install_from(installed: Path, tmp_path: Path) -> None:
+    message = call(installed / "mipset", "show", GOLDEN, "--sheet", "x.png", cwd=tmp_path, code=2).stderr
+    *command, what = shlex.split(message.rpartition(": run ")[2].strip().removesuffix("."))
+    folder, _, extra = what.removesuffix("]").partition("[")
+    project = tomllib.loads((Path(folder) / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (command, project["name"]) == (["pip", "install"], "mipset")
+    assert [line.partition(">")[0] for line in project["optional-dependencies"][extra]] == ["pillow"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "hint"),
+    [
+        (None, 'pip install "mipset[charts]"'),
+        (
+            {"url": "https://example.org/m.whl", "archive_info": {}},
+            'pip install "mipset[charts] @ https://example.org/m.whl"',
+        ),
+        (
+            {"url": "https://example.org/m.git", "vcs_info": {"vcs": "git", "commit_id": "00"}},
+            'pip install "mipset[charts] @ git+https://example.org/m.git"',
+        ),
+        ({"url": "file:///nowhere/mipset", "dir_info": {}}, 'pip install "matplotlib>=3.8"'),
+    ],
+    ids=["index", "address", "repository", "folder that is gone"],
+)
+def test_hint_follows_the_origin_of_the_package(
+    installed: Path, tmp_path: Path, origin: dict[str, object] | None, hint: str
+) -> None:
+    """What pip writes for each origin, in a copy of the package."""
+    (site,) = installed.parent.glob("**/site-packages")
+    for entry in site.glob("mipset*"):
+        shutil.copytree(entry, tmp_path / entry.name)
+    (record,) = tmp_path.glob("mipset-*/direct_url.json")
+    record.unlink()
+    if origin is not None:
+        record.write_text(json.dumps(origin), "utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from mipset import errors; "
+    code += "print(errors.how_to_install('charts'))"
+    assert call(installed / "python", "-c", code, cwd=tmp_path).stdout.strip() == hint

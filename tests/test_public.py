@@ -29,6 +29,9 @@ NAMES = {
     "RemoteError",
     "Score",
     "SettingError",
+    "from_arrays",
+    "from_hf",
+    "from_torch",
     "load",
     "pack",
     "protocol",
@@ -105,4 +108,5 @@ except mipset.MissingExtraError as error:
     print(error)
 """
     message = without_torch(code)
-    assert message == f'mipset.{name} needs torch, which is not installed: run pip install "mipset[condense]".'
+    tree = Path(mipset.__file__).parents[2]
+    assert message == f'mipset.{name} needs torch, which is not installed: run pip install -e "{tree}[condense]".'

@@ -18,6 +18,7 @@ Condense a dataset, write the file, and test two of its sizes:
 What is here:
 
     load, Dataset               a real dataset, by name or from files
+    from_arrays, from_torch, from_hf    a real dataset of arrays, or of datasets of torch or Hugging Face
     recipe, Recipe              all settings of a condensation: a named set of them, and the class
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from mipset.condensing.assembly import assemble
     from mipset.condensing.condense import condense
     from mipset.condensing.packing import pack
-    from mipset.data import Dataset, load
+    from mipset.data import Dataset, from_arrays, from_hf, from_torch, load
     from mipset.evaluation.evaluate import Evaluation, Score
     from mipset.file.artifact import Artifact, read
     from mipset.file.description import Accuracy
@@ -71,6 +72,9 @@ _HOME = {
     "Score": "evaluation.evaluate",
     "assemble": "condensing.assembly",
     "condense": "condensing.condense",
+    "from_arrays": "data",
+    "from_hf": "data",
+    "from_torch": "data",
     "load": "data",
     "pack": "condensing.packing",
     "protocol": "settings.protocol",
@@ -98,6 +102,9 @@ __all__ = [
     "SettingError",
     "assemble",
     "condense",
+    "from_arrays",
+    "from_hf",
+    "from_torch",
     "load",
     "pack",
     "protocol",

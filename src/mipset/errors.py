@@ -15,8 +15,12 @@ MipsetError             all of the following; the command line prints the messag
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+EXTRAS = {"torch": "condense", "Pillow": "pictures", "matplotlib": "charts", "pyarrow": "export"}  # by package
 
 _NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")
 
@@ -95,6 +99,35 @@ def brief(value: object, text: Callable[[object], str] = repr) -> str:
     return printable(written if len(written) <= 200 else f"{written[:200]}...")
 
 
-def missing(package: str, purpose: str, extra: str = "condense") -> MissingExtraError:
+def missing(package: str, purpose: str) -> MissingExtraError:
     """The error for a `package` that `purpose` needs and that cannot be imported."""
-    return MissingExtraError(f'{purpose} needs {package}, which is not installed: run pip install "mipset[{extra}]".')
+    command = how_to_install(EXTRAS[package])
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed: run {command}.")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra, from where this mipset comes: a source tree, an address, or the index."""
+    from importlib.metadata import PackageNotFoundError, distribution  # only here, since they take long to import
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    tree = Path(__file__).resolve().parents[2]
+    if (tree / "pyproject.toml").is_file():
+        return f'pip install -e "{tree}[{extra}]"'
+    try:
+        metadata = distribution("mipset")
+        origin = json.loads(metadata.read_text("direct_url.json") or "{}")  # pip writes it, unless an index was used
+        url = str(origin.get("url", ""))
+    except (PackageNotFoundError, ValueError, AttributeError):
+        return f'pip install "mipset[{extra}]"'
+    if url.startswith("file:"):
+        path = Path(url2pathname(urlsplit(url).path))
+        if path.is_dir():
+            return f'pip install "{path}[{extra}]"'
+        if not path.exists():  # then only the packages themselves can be installed
+            wanted = re.compile(rf"""extra == ['"]{extra}['"]""")
+            needed = [line.partition(";")[0].strip() for line in metadata.requires or () if wanted.search(line)]
+            return " ".join(["pip install", *(f'"{requirement}"' for requirement in needed)])
+    elif "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}"
+    return f'pip install "mipset[{extra}]{f" @ {url}" if url else ""}"'

@@ -107,7 +107,7 @@ class TestHelp:
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
             *("--network-momentum", "--network-decay", "--seed"),
         }
-        data = {"--resolution", "--split-seed"}
+        data = {"--resolution", "--split-seed", "--skip-bad"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
@@ -120,7 +120,7 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--workers", "--save"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save"),
                 *protocol,
                 *machine,
             },
@@ -139,15 +139,15 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy"),
+                *("FILE", "--help", "--out", "--data", "--skip-bad", "--recipe", "--resume", "--force", "--policy"),
                 "--prefix-weights",
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "--data", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
-            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--force"},
+            ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},
             ("import",): {
                 *("FILE", "--help", "--kind", "--data", "--out", "--factor", "--order", "--labels", "--experiment"),
                 "--force",
@@ -255,5 +255,6 @@ class TestWithoutTorch:
     def test_verbs_without_torch_say_how_to_install_it(self, tmp_path: Path, arguments: list[str]) -> None:
         process = run(*arguments, code=WITHOUT_TORCH, cwd=tmp_path)
         assert process.returncode == 2
-        assert 'needs torch, which is not installed: run pip install "mipset[condense]".' in sentence(process.stderr)
+        hint = f'run pip install -e "{Path(mipset.__file__).parents[2]}[condense]".'
+        assert f"needs torch, which is not installed: {hint}" in sentence(process.stderr)
         assert names(tmp_path) == set()

@@ -282,7 +282,7 @@ class TestRefusals:
         assert "different shapes" in (message := refusal(*condense))
         assert "--resolution" in message
         (tmp_path / "pictures" / "dog" / "wide.png").write_bytes(b"not a picture")
-        assert "wide.png could not be read as a picture" in refusal(*condense)
+        assert "1 of 25 pictures could not be read: dog/wide.png (not a PNG" in refusal(*condense)
         for path in (tmp_path / "pictures" / "dog").iterdir():
             if path.name != "0.png":
                 path.unlink()
@@ -303,7 +303,7 @@ class TestRefusals:
     def test_too_few_images_are_refused(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
         condense = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
         assert "Class '0' has 20 training images, fewer than --real-batch 21" in refusal(*condense, "--real-batch", 21)
-        assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6)
+        assert "--ipc 6 with --factor 2 starts from 24" in refusal(*condense, "--ipc", 6, "--init", "mix")
         assert "fewer than --train-batch 61" in refusal(*condense, "--train-batch", 61)
 
 

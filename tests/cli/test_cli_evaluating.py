@@ -147,7 +147,7 @@ class TestRefusals:
             ({"dataset": 7}, "does not name its dataset"),
             ({"dataset": "fashion-mini", "size": "big"}, "is damaged"),
             ({"dataset": "fashion-mini", "split_seed": None}, "is damaged"),
-            ({"dataset": "npz:far.npz"}, "was condensed from npz:far.npz, which cannot be read: add --data npz:PATH."),
+            ({"dataset": "npz:far.npz"}, "was condensed from npz:far.npz, and data that are named in a file are not "),
             (
                 {"dataset": "fashion-mini", "sha256": "00"},
                 "from another version of fashion-mini: add --data fashion-mini to use the present one.",

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from commands import GOLDEN, TINY, Here, is_refused, limit_files_to, names, run
+from commands import GOLDEN, TINY, Here, is_refused, limit_files_to, names, run, save_pictures
 from mipset import read
 
 URL = "https://example.org/set.safetensors"
@@ -96,11 +96,31 @@ class TestAudit:
             "audit", file, "--data", f"npz:{pets}", "--png", picture
         )
 
+    def test_audit_names_the_files_of_a_folder_in_an_aligned_table(
+        self, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also with class names of different length and of wide letters."""
+        pictures = save_pictures(tmp_path / "pets", names=("cat", "白い犬", "a very long class name"))
+        file, small = tmp_path / "set", ["--factor", "1", "--real-batch", "4", "--pixel-lr", "0"]
+        monkeypatch.chdir(tmp_path)
+        here("condense", "folder:pets", "--out", file, *TINY, *small)
+        printed = here("audit", file, "--data", "folder:pets", "--top", 6)
+        _, titles, *rows, _ = printed.splitlines()
+        start = titles.index("closest real image")
+        for row in rows:
+            place = start - 3 * row.startswith("白い犬")  # each of these letters takes two columns
+            assert row[place - 2 : place] == "  "
+            assert row[place] != " "
+            assert (
+                pictures / row[place:]
+            ).is_file()  # nothing but the path of a picture, which is what the image shows
+            assert row[place:].startswith(row.split("  ")[0] + "/")
+
     def test_audit_without_its_dataset_is_refused(self, refusal: Here, tmp_path: Path, condensed: Path) -> None:
         file = tmp_path / "moved"
         for dataset, reason in (
             (None, "does not name its dataset: add --data DATASET."),
-            ("npz:far.npz", "was condensed from npz:far.npz, which cannot be read: add --data npz:PATH."),
+            ("npz:far.npz", "was condensed from npz:far.npz, and data that are named in a file are not opened by"),
             (
                 "fashion-mini",
                 "from another version of fashion-mini: add --data fashion-mini to use the present one.",

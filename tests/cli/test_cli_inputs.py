@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from commands import BRIEF, TINY, Here, save_npz, save_pictures
-from mipset import read
+from mipset import Dataset, cli, read
+from mipset import load as load_dataset
 
 
 class TestOwnData:
-    def test_npz_file_is_found_by_its_name_or_named_by_data(
+    def test_own_data_are_named_by_the_user_and_never_by_the_file(
         self, here: Here, refusal: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        out = tmp_path / "set.safetensors"
+        printed = here("condense", "npz:pets.npz", "--out", out, *TINY)
+        assert printed.splitlines()[1] == f"next: mipset evaluate {out} --data npz:pets.npz"
+        assert read(out).provenance["dataset"] == "npz:pets.npz"
+        here("evaluate", out, "--data", "npz:pets.npz", *BRIEF)
+
+        opened: list[str] = []
+        monkeypatch.setattr("mipset.data.load", lambda name, **_: opened.append(name))
+        for verb in (["evaluate", out, *BRIEF], ["audit", out], ["grow", out, "--ipc", 3, "--out", tmp_path / "more"]):
+            for dataset in (
+                "npz:pets.npz",
+                "folder:/etc",
+                f"npz:{pets}",
+                "folder:../../secret",
+                "pets.npz",
+                "x\0" * 300,
+            ):
+                replace(read(out), provenance={"dataset": dataset}).write(tmp_path / "hostile")
+                verb[1] = tmp_path / "hostile"
+                message = refusal(*verb)
+                assert "data that are named in a file are not opened by themselves: add --data " in message
+                assert len(message) < 500
+        assert opened == []
+
+    def test_path_of_a_published_dataset_is_not_opened_either(
+        self, refusal: Here, tmp_path: Path, condensed: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The dataset is loaded by its name."""
+        opened: list[str] = []
+
+        def load(name: str, **_: object) -> Dataset:
+            opened.append(name)
+            return load_dataset("fashion-mini")
+
+        monkeypatch.setattr("mipset.data.load", load)
+        replace(read(condensed), provenance={"dataset": "mnist:/etc"}).write(tmp_path / "hostile")
+        assert "from another version of mnist: add --data mnist" in refusal("evaluate", tmp_path / "hostile", *BRIEF)
+        assert opened == ["mnist"]
+
+    def test_other_data_than_those_of_the_file_are_mentioned(
+        self, capfd: pytest.CaptureFixture[str], here: Here, tmp_path: Path, pets: Path
     ) -> None:
         out = tmp_path / "set.safetensors"
         here("condense", f"npz:{pets}", "--out", out, *TINY)
-        assert read(out).provenance["dataset"] == "npz:pets.npz"
-        assert str(tmp_path).encode() not in out.read_bytes()
-
-        monkeypatch.chdir(tmp_path)  # where the file is found by its name alone
-        table = here("evaluate", out, *BRIEF).splitlines()[1:]
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        assert "condensed from npz:pets.npz, which cannot be read: add --data npz:PATH." in refusal(
-            "evaluate", out, *BRIEF
-        )
-        assert here("evaluate", out, "--data", f"npz:{pets}", *BRIEF).splitlines()[1:] == table
-
-        save_npz(tmp_path / "elsewhere" / "pets.npz", seed=5)
-        assert (
-            "condensed from another version of npz:pets.npz: add --data npz:pets.npz to use the present one."
-            in refusal("evaluate", out, *BRIEF)
-        )
+        other = save_npz(tmp_path / "other.npz", seed=5)
+        for path, note in ((pets, ""), (other, f"npz:{other} is not the dataset that {out} was condensed from")):
+            with pytest.raises(SystemExit):
+                cli.main(["evaluate", str(out), "--data", f"npz:{path}", *BRIEF])
+            messages = capfd.readouterr().err
+            assert note in messages
+            assert bool(note) == ("mipset: " in messages)
 
     def test_folder_is_scaled_and_split_again_in_the_same_way(
         self, here: Here, refusal: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -52,8 +87,47 @@ class TestOwnData:
         }.items() <= condensed.provenance.items()
         assert str(tmp_path).encode() not in out.read_bytes()
         monkeypatch.chdir(tmp_path)
-        here("evaluate", out, *BRIEF)
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
         assert "add --data folder:PATH" in refusal("evaluate", out, *BRIEF)
-        here("evaluate", out, "--data", f"folder:{pictures}", *BRIEF)
+        here("evaluate", out, "--data", "folder:my pictures", *BRIEF)
+
+    def test_default_recipe_takes_a_dozen_images_of_each_class(
+        self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
+    ) -> None:
+        """What does not fit is fitted and said in one line; what the user typed is refused in one line."""
+        pictures, out = save_pictures(tmp_path / "pets", size=16), tmp_path / "set.safetensors"
+        brief = ["--width", "4", "--outer", "1", "--inner", "1", "--experts", "1", "--expert-steps", "1"]
+        command = ["condense", f"folder:{pictures}", "--out", str(out), *brief, "--threads", "1"]
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 0
+        (note,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset: ")]
+        assert note == (
+            "mipset: Class 'cat' has 10 of 20 training images, which gives --real-batch 10, not 64; "
+            "--train-batch 20, not 64; --init noise, not herding."
+        )
+        assert (read(out).ipc, read(out).recipe["init"]) == (10, "noise")
+        out.unlink()
+        typed = ["--real-batch", "11", "--train-batch", "21", "--init", "mix"]
+        message = refusal(*command, *typed)
+        for flag in ("--real-batch 11", "--train-batch 21", "--init noise"):
+            assert flag in message
+
+    def test_bad_pictures_are_left_out_again_by_evaluate(
+        self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
+    ) -> None:
+        pictures = save_pictures(tmp_path / "pets")
+        for name in ("cat/3.png", "dog/0.png"):
+            (pictures / name).write_bytes(b"broken")
+        (pictures / "cat" / "notes.txt").touch()
+        out, small = tmp_path / "set.safetensors", ["--factor", "1", "--real-batch", "4"]
+        command = ["condense", f"folder:{pictures}", "--out", str(out), *TINY, *small]
+        assert "2 of 24 pictures could not be read: cat/3.png (not a PNG, " in (message := refusal(*command))
+        assert "set --skip-bad to leave them out." in message
+        for arguments in ([*command, "--skip-bad"], ["evaluate", str(out), "--data", f"folder:{pictures}", *BRIEF]):
+            with pytest.raises(SystemExit) as ended:
+                cli.main(arguments)
+            assert ended.value.code == 0
+            ignored, left_out = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset: ")]
+            assert ignored.endswith(": 1 entry was ignored: 1 .txt.")
+            assert ": 2 of 24 pictures could not be read and were left out: cat/3.png (" in left_out
+        assert read(out).provenance["skip_bad"] is True

@@ -44,6 +44,10 @@ def test_recipe_becomes_the_parts_that_it_names(toy: Dataset) -> None:
             {"ipc": 6},
             r"Class 'a' has 20 training images, but `ipc` 6 with `factor` 2 starts from 24\. Choose a smaller `ipc`",
         ),
+        (
+            {"real_batch": 21, "ipc": 6, "train_batch": 61},
+            r"`real_batch` 21\. .* `ipc` 6 with `factor` 2 starts from 24\. .* `train_batch` 61\. Choose 60 or less",
+        ),
         ({"train_batch": 61}, r"60 training images, fewer than `train_batch` 61\. Choose 60 or less"),
         ({"factor": 13, "init": "noise"}, r"`factor` 13 is too large for images of 12 x 12 pixels"),
         ({"factor": 8, "init": "noise"}, r"`factor` 8 is too large"),  # 7 tiles of 2 pixels leave none for the eighth

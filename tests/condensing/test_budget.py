@@ -84,8 +84,10 @@ def test_depth_leaves_four_to_seven_pixels(side: int, depth: int) -> None:
 
 def test_batches_are_not_larger_than_the_data(toy: Dataset) -> None:
     fitted = fitted_to_data(EXPERTS, toy, {})
-    assert (fitted.real_batch, fitted.train_batch, fitted.depth) == (20, 60, 1)
-    assert fitted_to_data(EXPERTS, toy, {"depth": 3, "real_batch": 64, "train_batch": 64}) == EXPERTS
+    assert (fitted.real_batch, fitted.train_batch, fitted.depth, fitted.init) == (20, 60, 1, "noise")
+    assert fitted_to_data(EXPERTS.replace(ipc=5), toy, {}).init == EXPERTS.init  # 5 times 4 tiles from 20 images
+    given = {"depth": 3, "real_batch": 64, "train_batch": 64, "init": EXPERTS.init}
+    assert fitted_to_data(EXPERTS, toy, given) == EXPERTS
 
 
 def test_measured_times_are_processor_seconds(toy: Dataset, recipe: Recipe) -> None:

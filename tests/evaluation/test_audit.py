@@ -36,7 +36,7 @@ def file_of(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], factor: int
 
 
 @given(
-    st.integers(5, 40),
+    st.integers(6, 40),
     st.integers(2, 3),
     st.sampled_from([1, 3]),
     st.integers(1, 2),

@@ -19,7 +19,7 @@ from mipset.file.decoding import decoded
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_numpy_opens_an_npz_export(tmp_path: Path, channels: int) -> None:
     artifact = small_set(channels)
-    export(artifact, "npz", tmp_path / "set.npz")
+    export(artifact, "npz", tmp_path / "set.npz", stored=True)
     with np.load(tmp_path / "set.npz", allow_pickle=False) as arrays:
         assert set(arrays) == {"images", "labels", "class_names", "mean", "std", "factor"}
         assert arrays["images"].dtype == np.uint8
@@ -46,7 +46,7 @@ def test_npz_export_refuses_one_extremely_long_class_name() -> None:
 
 def test_mipset_loads_an_npz_export_as_a_dataset(tmp_path: Path) -> None:
     artifact = decoded(small_set())
-    export(artifact, "npz", tmp_path / "set.npz")
+    export(small_set(), "npz", tmp_path / "set.npz")
     data = mipset.load(f"npz:{tmp_path / 'set.npz'}")
     assert data.class_names == artifact.class_names
     assert data.mean == artifact.mean

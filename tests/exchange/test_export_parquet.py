@@ -35,11 +35,16 @@ def hugging_face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleTyp
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
 def test_hugging_face_opens_a_parquet_export(tmp_path: Path, hugging_face: Any, channels: int, mode: str) -> None:
     artifact, out = small_set(channels), tmp_path / "set.parquet"
-    export(artifact, "parquet", out)
+    export(artifact, "parquet", out, stored=True)
     rows = hugging_face.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
     assert rows.features == hugging_face.Features(
-        {"image": hugging_face.Image(), "label": hugging_face.ClassLabel(names=["cat", "dög"])}
+        {
+            "image": hugging_face.Image(),
+            "label": hugging_face.ClassLabel(names=["cat", "dög"]),
+            "factor": hugging_face.Value("int64"),
+        }
     )
+    assert set(rows["factor"]) == {2}
     assert rows["label"][:] == [0, 1, 0, 1, 0, 1]
     for row, expected in zip(rows, image_list_of(artifact), strict=True):
         assert row["image"].mode == mode
@@ -64,13 +69,13 @@ def test_pyarrow_opens_a_parquet_export() -> None:
     table = pq.read_table(io.BytesIO(parquet.file_content(artifact)))
     assert table.column("label").to_pylist() == [0, 1, 0, 1, 0, 1]
     rows = table.column("image").to_pylist()
-    assert [row["path"] for row in rows][:3] == ["0-cat/0000.png", "1-dog/0000.png", "0-cat/0001.png"]
+    assert [row["path"] for row in rows][:3] == ["0-cat/0000-2x2.png", "1-dog/0000-2x2.png", "0-cat/0001-2x2.png"]
     with Image.open(io.BytesIO(rows[1]["bytes"])) as picture:
         np.testing.assert_array_equal(pixels_of(picture), artifact.images[0, 1])
 
 
 def test_parquet_export_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r'needs pyarrow, .* run pip install "mipset\[export\]"\.$'):
+    with pytest.raises(MissingExtraError, match=r'needs pyarrow, .* run pip install .*\[export\]"\.$'):
         export(small_set(), "parquet", tmp_path / "set.parquet")
     assert paths_below(tmp_path) == set()

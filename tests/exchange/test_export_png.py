@@ -23,12 +23,13 @@ from mipset.exchange.exports.metadata import METADATA_FILE
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pillow_opens_every_exported_picture(tmp_path: Path, channels: int) -> None:
     artifact, out = small_set(channels), tmp_path / "out"
-    export(artifact, "png", out)
-    pictures = {f"{folder}/000{rank}.png" for folder in ("0-cat", "1-dog") for rank in range(3)}
-    assert paths_below(out) == {"0-cat", "1-dog", "classes.json", "sheet.png", *pictures}
+    export(artifact, "png", out, stored=True)
+    pictures = {f"{folder}/000{rank}-2x2.png" for folder in ("0-cat", "1-dog") for rank in range(3)}
+    assert paths_below(out) == {"0-cat", "1-dog", "classes.json", "sheet.png", "README.txt", *pictures}
+    assert "a mosaic of 2 x 2 training images" in (out / "README.txt").read_text("ascii")
     for rank in range(3):
         for c, folder in enumerate(("0-cat", "1-dog")):
-            with Image.open(out / folder / f"000{rank}.png") as picture:
+            with Image.open(out / folder / f"000{rank}-2x2.png") as picture:
                 assert picture.format == "PNG"
                 np.testing.assert_array_equal(pixels_of(picture), artifact.images[rank, c])
     with Image.open(out / "sheet.png") as sheet:
@@ -82,6 +83,9 @@ def test_png_export_replaces_only_a_folder_that_is_an_export(tmp_path: Path) -> 
     with pytest.raises(ArtifactError, match=r"exists already\. Choose another `out`, or set `force`"):
         export(small_set(), "png", out)
     export(small_set().prefix(1), "png", out, force=True)
+    assert (out / "0-cat" / "0003.png").exists()
+    assert not (out / "0-cat" / "0004.png").exists()
+    export(small_set(), "png", out, stored=True, force=True)
     assert not (out / "0-cat" / "0001.png").exists()
     for place in ("thesis.tex", "0-cat/notes.txt", "2-bird/0000.png", "0-cat/0/x", "0-cat/cat.png"):
         mine = out / place

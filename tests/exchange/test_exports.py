@@ -72,7 +72,7 @@ def test_picture_exports_without_pillow_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r'needs Pillow, .* run pip install "mipset\[export\]"\.$'):
+    with pytest.raises(MissingExtraError, match=r'needs Pillow, .* run pip install .*\[pictures\]"\.$'):
         export(small_set(), to, tmp_path / "out")
     assert paths_below(tmp_path) == set()
 
@@ -87,23 +87,35 @@ def test_unknown_export_format_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["png", "npz", "c"])
 def test_exporting_without_torch(tmp_path: Path, to: str) -> None:
-    done(run("export", GOLDEN, "--to", to, "--out", "out", "--decoded", code=WITHOUT_TORCH, cwd=tmp_path))
+    done(run("export", GOLDEN, "--to", to, "--out", "out", code=WITHOUT_TORCH, cwd=tmp_path))
     assert (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("to", EXPORT_FORMATS)
 def test_export_command_writes_every_format(tmp_path: Path, here: Here, to: str) -> None:
-    printed = here("export", GOLDEN, "--to", to, "--out", tmp_path / "out")
-    assert re.fullmatch(rf"{tmp_path / 'out'}: 3 images for each of 2 classes, [\d.]+ k?B\n", printed)
+    out = tmp_path / "out"
+    last = "4 images of each class" if to == PNG else "8 images"
+    training = (
+        rf"{out}: 12 training images for each of 2 classes, [\d.]+ k?B; the subset of size n is the first n x {last}\n"
+    )
+    last = "1 images of each class" if to == PNG else "2 images"
+    stored = (
+        rf"{out}: 3 stored images for each of 2 classes, [\d.]+ k?B; the subset of size n is the first n x {last}\n"
+        r"Each stored image is a mosaic of 2 x 2 training images \(`factor` 2 in the data\): decode it before.*\n"
+    )
+    assert re.fullmatch(stored if to == "c" else training, here("export", GOLDEN, "--to", to, "--out", out))
+    assert re.fullmatch(stored, here("export", GOLDEN, "--to", to, "--out", out, "--stored", "--force"))
+    assert re.fullmatch(training, here("export", GOLDEN, "--to", to, "--out", out, "--decoded", "--force"))
 
 
-def test_export_command_with_ipc_and_decoded(tmp_path: Path, here: Here) -> None:
+def test_export_command_with_ipc_and_stored(tmp_path: Path, here: Here) -> None:
     out = tmp_path / "out.npz"
-    here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 1)
+    here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 1, "--stored")
     whole = read(GOLDEN)
     with np.load(out) as arrays:
         np.testing.assert_array_equal(arrays["images"], whole.images[0])
-    here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 2, "--decoded", "--force")
+        assert arrays["factor"] == 2
+    here("export", GOLDEN, "--to", "npz", "--out", out, "--ipc", 2, "--force")
     with np.load(out) as arrays:
         np.testing.assert_array_equal(arrays["images"], image_list_of(decoded(whole.prefix(2))))
         assert arrays["labels"].tolist() == [0, 1] * 8
@@ -125,6 +137,7 @@ def test_export_command_refuses_with_one_sentence(tmp_path: Path, refusal: Here)
         ((tmp_path / "none", "--to", "npz", "--out", new), "There is no file"),
         ((own, "--to", "npz"), "required: --out"),
         ((own, "--out", new), "required: --to"),
+        ((own, "--to", "npz", "--out", new, "--stored", "--decoded"), "not allowed with argument --stored"),
     ):
         assert reason in refusal("export", *arguments)
     assert paths_below(tmp_path) == {"own.safetensors", "taken"}

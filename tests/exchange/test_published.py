@@ -437,6 +437,19 @@ def test_file_cannot_replace_methods_of_dictionaries_and_tensors(tmp_path: Path)
     np.testing.assert_array_equal(converted.artifact.images[0, 0], to_uint8(images[0]).numpy())
 
 
+def test_flipped_bit_in_a_torch_file_is_noticed(tmp_path: Path) -> None:
+    """Torch itself would open the file, with other images."""
+    path = save(tmp_path / "x.pt", [*random_set()])
+    whole, (images, _) = path.read_bytes(), random_set()
+    start = whole.index(images.numpy().tobytes())
+    for place, bit in ((start, 0), (start + images.nbytes // 2, 5), (start + images.nbytes - 1, 7)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        assert not torch.equal(torch.load(path, weights_only=True)[0], images)
+        with pytest.raises(ArtifactError, match=r"x\.pt is damaged") as caught:
+            open_published(path)
+        assert str(caught.value.__cause__) == "a record does not have its checksum"
+
+
 @pytest.mark.parametrize("record", ["data.pkl", "data/0", "byteorder"])
 def test_compressed_torch_file_is_refused(tmp_path: Path, record: str) -> None:
     path = save(tmp_path / "x.pt", [*random_set()])

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mipset.data import Dataset, Split
-from mipset.data.dataset import statistics, validate
+from mipset.data.dataset import statistics
 from mipset.errors import DataError, SettingError
 from tiny_data import (
     make_dataset,
@@ -20,7 +21,7 @@ from tiny_data import (
 
 
 def test_dataset_has_its_shape_and_number_of_classes() -> None:
-    dataset = validate(make_dataset())
+    dataset = make_dataset()
     assert (dataset.classes, dataset.shape, len(dataset.train), len(dataset.test)) == (5, (3, 4, 4), 20, 10)
 
 
@@ -55,7 +56,7 @@ def test_held_out_split_is_disjoint_stratified_and_complete(counts: list[int], f
     names = tuple(str(number) for number in range(len(counts)))
     dataset = Dataset("tiny", Split.of(images, labels), Split.of(images + 128, labels), names, (0.5,), (0.5,))
 
-    part = validate(dataset.held_out(fraction, seed))
+    part = dataset.held_out(fraction, seed)
     kept, held = (split.images[:, 0, 0, 0].tolist() for split in (part.train, part.test))
     assert sorted(kept + held) == list(range(len(labels)))
     assert kept == sorted(kept)
@@ -129,6 +130,14 @@ def broken(case: str) -> Dataset:
             return replace(good, test=Split(images[:0], labels[:0]))
         case "two channels":
             return replace(good, train=Split.of(images[:, :2], labels))
+        case "channels last":
+            return replace(good, train=Split.of(images.transpose(0, 2, 3, 1), labels))
+        case "tensor":
+            return replace(good, train=Split(torch.from_numpy(images), labels))  # type: ignore[arg-type]
+        case "only 0 and 1":
+            return replace(good, train=Split.of(images // 128, labels))
+        case "mean of bytes":
+            return replace(good, mean=(125.3, 123.0, 113.9))
         case "strided":
             return replace(good, train=Split(images[:, :, :, ::-1], labels))
         case "other shape":
@@ -165,7 +174,11 @@ def broken(case: str) -> Dataset:
         ("too few labels", "labels are int64 with shape 19 for 20 images"),
         ("short labels", "labels are int16"),
         ("empty", "test split is empty"),
-        ("two channels", "have 2 channels, but must have 1 .* or 3"),
+        ("two channels", "with 2 channels, but must have 1 .* or 3 .*mipset.from_arrays"),
+        ("channels last", "shape 20x4x4x3, .* channels seem to be last. Use mipset.from_arrays"),
+        ("tensor", "training split holds a Tensor, but must hold two numpy arrays"),
+        ("only 0 and 1", "training images are bytes, but none is above 1, .* Multiply them by 255"),
+        ("mean of bytes", "mean is .125.3, .* for images scaled to"),
         ("strided", "not C-contiguous"),
         ("other shape", "training images are 3x4x4 and test images 3x4x3"),
         ("high label", "training labels go from 1 to 5, .* 5 classes .* 0 to 4"),
@@ -175,10 +188,10 @@ def broken(case: str) -> Dataset:
         ("one class", "1 classes, but at least two"),
         ("same name", "'b' occurs more than once"),
         ("short mean", "mean is .* for each of the 3 channels"),
-        ("infinite mean", "finite"),
-        ("zero std", "std is .* above 0"),
+        ("infinite mean", "mean is .* from 0 to 1"),
+        ("zero std", "std is .* from 0.001 to 10"),
     ],
 )
 def test_invalid_dataset_is_refused_with_its_problem(case: str, message: str) -> None:
     with pytest.raises(DataError, match=rf"^tiny: .*{message}"):
-        validate(broken(case))
+        broken(case)

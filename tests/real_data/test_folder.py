@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, features
 
-from mipset.data import load
-from mipset.data.folder import square
+from mipset.data import load, pictures
+from mipset.data.pictures import square
 from mipset.errors import DataError, SettingError
 from tiny_data import (
     picture,
@@ -149,20 +152,129 @@ def test_square_crops_the_centre(extra: int, size: int, tall: bool) -> None:
     assert np.array_equal(np.asarray(square(padded, size)), inner)
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture at all", "cut"])
-def test_unreadable_picture_is_named(tmp_path: Path, content: bytes | str) -> None:
-    write_pictures(tmp_path, 4)
-    path = tmp_path / "dog" / "01.png"
-    path.write_bytes(path.read_bytes()[:45] if isinstance(content, str) else content)
-    with pytest.raises(DataError, match=r"dog.01\.png could not be read as a picture"):
+def spoil(folder: Path, name: str, content: bytes | None = None) -> None:
+    """Replace a picture by these bytes, or cut it."""
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:45] if content is None else content)
+
+
+def test_all_unreadable_pictures_are_reported_at_once(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 6)
+    for name, content in (("cat/01.png", b""), ("cat/04.png", b"no picture"), ("dog/02.png", None)):
+        spoil(tmp_path, name, content)
+    with pytest.raises(
+        DataError, match=r"3 of 12 pictures could not be read: cat.01\.png \(not a PNG, .*\), cat.04\.png "
+    ):
+        load(f"folder:{tmp_path}")
+    spoil(tmp_path, "dog/05.png", b"")
+    picture(9, width=8, height=4).save(tmp_path / "dog" / "00.png")
+    with pytest.raises(DataError, match=r"4 of 12 .* dog.02\.png .* and 1 more\. .*set `skip_bad`.* different shapes"):
         load(f"folder:{tmp_path}")
 
 
-def test_picture_with_16_bits_is_refused(tmp_path: Path) -> None:
-    write_pictures(tmp_path, 4)
-    Image.fromarray(np.full((6, 6), 40000, dtype=np.uint16)).save(tmp_path / "cat" / "02.png")
-    with pytest.raises(DataError, match=r"02\.png .*more than 8 bits"):
+def test_unreadable_pictures_are_left_out_and_counted(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "train", 4)
+    write_pictures(tmp_path / "test", 2)
+    spoil(tmp_path / "train", "cat/01.png")
+    spoil(tmp_path / "test", "dog/00.png", b"")
+    dataset = load(f"folder:{tmp_path}", skip_bad=True)
+    assert dataset.train.images[:, 0, 0, 0].tolist() == [0, 2, 3, 100, 101, 102, 103]
+    assert dataset.train.labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert dataset.test.files == ("test/cat/00.png", "test/cat/01.png", "test/dog/01.png")
+    (note,) = dataset.notes
+    assert note.startswith("2 of 12 pictures could not be read and were left out: train/cat/01.png (")
+    for number in range(2):
+        spoil(tmp_path / "test", f"cat/0{number}.png")
+    with pytest.raises(DataError, match="'cat' has no images in the test split"):
+        load(f"folder:{tmp_path}", skip_bad=True)
+
+
+def test_pictures_with_16_bits_are_converted(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "train", 3, "L")
+    write_pictures(tmp_path / "test", 1, "L")
+    wide = np.array([[0, 257, 25700, 65535]] * 2)
+    Image.fromarray(wide.astype(np.uint16)).resize((6, 6), Image.Resampling.NEAREST).save(
+        tmp_path / "test" / "cat" / "00.png"
+    )
+    Image.fromarray(wide.astype(np.int32)).resize((6, 6), Image.Resampling.NEAREST).save(
+        tmp_path / "test" / "cat" / "01.tif"
+    )
+    Image.fromarray((wide / 65535).astype(np.float32)).resize((6, 6), Image.Resampling.NEAREST).save(
+        tmp_path / "test" / "cat" / "02.tif"
+    )
+    tested = load(f"folder:{tmp_path}").test.images
+    assert all(sorted(set(image[0, 0].tolist())) == [0, 1, 100, 255] for image in tested[:3])
+    Image.fromarray(wide.astype(np.float32)).save(tmp_path / "test" / "cat" / "03.tif")
+    Image.fromarray(wide.astype(np.int32) * 2).save(tmp_path / "test" / "cat" / "04.tif")
+    with pytest.raises(
+        DataError, match=r"03.tif \(holds floats from 0 to 65535, .*04.tif \(holds .* more than 16 bits"
+    ):
         load(f"folder:{tmp_path}")
+
+
+def test_nested_folders_are_read_in_the_order_of_torchvision(tmp_path: Path) -> None:
+    """By folder as text, then by name, through links."""
+    write_pictures(tmp_path / "train", 2)
+    write_pictures(tmp_path / "test", 1)
+    for number, place in enumerate(("b/x.png", "a/z.png", "a/deep/y.png", "a-b/w.png")):
+        (tmp_path / "train" / "cat" / place).parent.mkdir(exist_ok=True, parents=True)
+        picture(50 + number).save(tmp_path / "train" / "cat" / place)
+    (tmp_path / "elsewhere").mkdir()
+    picture(60).save(tmp_path / "elsewhere" / "v.png")
+    (tmp_path / "train" / "cat" / "c").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "train" / "cat" / "loop").symlink_to(tmp_path / "train" / "cat")
+    expected = [
+        os.path.relpath(f"{root}/{name}", tmp_path)
+        for root, _, files in sorted(os.walk(tmp_path / "train" / "cat", followlinks=True))
+        for name in sorted(files)
+        if "loop" not in root
+    ]
+    dataset = load(f"folder:{tmp_path}")
+    assert list(dataset.train.files[:7]) == expected
+    assert dataset.train.images[:7, 0, 0, 0].tolist() == [0, 1, 51, 53, 52, 50, 60]
+
+
+def test_all_that_is_ignored_is_counted_in_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    write_pictures(tmp_path / "train", 3)
+    write_pictures(tmp_path / "val", 1)
+    write_pictures(tmp_path / "test", 1)
+    for name in ("train/cat/a.txt", "train/dog/b.TXT", "train/cat/.DS_Store", "test/dog/c.heic", "test/list", "d.csv"):
+        (tmp_path / name).touch()
+    pictures._formats_here.cache_clear()
+    (note,) = load(f"folder:{tmp_path}").notes
+    pictures._formats_here.cache_clear()
+    assert note == (
+        "7 entries were ignored: 1 .csv, 1 .heic, 2 .txt, folder val, 1 hidden, 1 without a suffix (install "
+        "pillow-heif to read these pictures)."
+    )
+
+
+def test_avif_is_read_where_pillow_can_and_ignored_where_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    write_pictures(tmp_path, 3)
+    picture(200).save(tmp_path / "cat" / "03.avif")
+    dataset = load(f"folder:{tmp_path}")
+    assert len(dataset.train) + len(dataset.test) == 7
+    assert not dataset.notes
+    monkeypatch.setattr(features, "check", lambda _: False)
+    pictures._formats_here.cache_clear()
+    without = load(f"folder:{tmp_path}")
+    pictures._formats_here.cache_clear()
+    assert len(without.train) + len(without.test) == 6
+    assert without.notes == ("1 entry was ignored: 1 .avif (install Pillow with AVIF to read these pictures).",)
+
+
+def test_eps_with_the_name_of_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pictures(tmp_path, 4)
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 6 6\n%%EndComments\nshowpage\n%%EOF\n"
+    spoil(tmp_path, "cat/02.png", postscript)
+    started: list[object] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *command, **_: started.append(command))
+    with pytest.raises(DataError, match=r"1 of 8 pictures could not be read: cat.02\.png \(not a PNG"):
+        load(f"folder:{tmp_path}")
+    assert started == []
 
 
 def test_picture_that_is_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +300,10 @@ def test_folder_class_with_one_picture_is_refused(tmp_path: Path) -> None:
 def test_empty_class_folder_is_named(tmp_path: Path) -> None:
     write_pictures(tmp_path, 4)
     (tmp_path / "bird").mkdir()
-    with pytest.raises(DataError, match="'bird' has no pictures"):
+    with pytest.raises(DataError, match="Class 'bird' has no pictures"):
+        load(f"folder:{tmp_path}")
+    (tmp_path / "ant").mkdir()
+    with pytest.raises(DataError, match="Classes 'ant', 'bird' have no pictures"):
         load(f"folder:{tmp_path}")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +124,11 @@ def test_npz_string_labels_are_sorted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.arange(12) % 3 + 1, "train_labels has no 0, .* from 0 to 2"),
-        (np.array([0, 1, 3] * 4), "has no 2"),
+        (np.arange(12) % 3 + 1, "train_labels has a gap: the labels go from 1 to 3, but no image has the label 0"),
+        (
+            np.array([0, 1, 3] * 4),
+            "train_labels has a gap: .* no image has the label 2. Number the classes from 0 to 2",
+        ),
         (np.array([0, 1, -1] * 4), "has the label -1"),
         (np.arange(12) % 3 * 1.0, "train_labels is float64"),
         (np.arange(12).reshape(12, 1) % 3, r"shape 12x1\. Use one label per image"),
@@ -141,10 +147,11 @@ def test_npz_with_invalid_labels_is_refused(tmp_path: Path, labels: Array, messa
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"class_names": np.array(["x", "y"])}, "train_labels has the label 2, .* from 0 to 1"),
+        ({"class_names": np.array(["x", "y"])}, "train_labels has the label 2. Use .* from 0 to 1"),
+        ({"class_names": np.array(["w", "x", "y", "z"])}, "gap: no image has the label 3 .class 'z'."),
         ({"class_names": np.array([1, 2, 3])}, "must be a list of strings"),
         ({"mean": np.array([0.5])}, "mean and std belong together"),
-        ({"mean": np.array([0.5]), "std": np.array([0.0])}, "std is .* above 0"),
+        ({"mean": np.array([0.5]), "std": np.array([0.0])}, "std is .* from 0.001 to 10"),
         ({"mean": np.array([0.5, 0.5]), "std": np.array([0.1, 0.1])}, "each of the 1 channels"),
         ({"mean": np.array("a"), "std": np.array([0.1])}, "one number per channel"),
         ({"images": BYTES}, "do not make a dataset"),
@@ -191,3 +198,70 @@ def test_npz_with_pickled_objects_is_refused_and_runs_nothing(tmp_path: Path) ->
     with pytest.raises(DataError, match="Object arrays cannot be loaded"):
         load(f"npz:{path}")
     assert not trap.exists()
+
+
+def test_npz_array_that_is_not_needed_is_not_read(tmp_path: Path) -> None:
+    """An array of 6 GB, of which the archive holds some megabytes, costs nothing."""
+    path = tmp_path / "own.npz"
+    np.savez(path, **npz_arrays())  # type: ignore[arg-type]
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w", force_zip64=True) as file,
+    ):
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (6 << 30,)})
+        file.write(bytes(1 << 20))  # the rest is missing, so that reading it would fail
+    tracemalloc.start()
+    load(f"npz:{path}")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"descr": "|u1", "fortran_order": False, "shape": (1 << 50, 1, 4, 5)},
+        {"descr": "|u1", "fortran_order": False, "shape": (0, 10**30)},
+        {"descr": "|u1", "fortran_order": False, "shape": (-12, -1, 4, 5)},
+        {"descr": "|O", "fortran_order": False, "shape": (12, 1, 4, 5)},
+        "{'descr': '|u1', 'shape': (((((((",
+        "\0",
+    ],
+)
+def test_npz_with_a_lying_header_is_refused(tmp_path: Path, header: Any) -> None:
+    content = npz_arrays()
+    images = content.pop("train_images")
+    path = tmp_path / "own.npz"
+    np.savez(path, **content)  # type: ignore[arg-type]
+    with zipfile.ZipFile(path, "a") as archive, archive.open("train_images.npy", "w") as file:
+        if isinstance(header, dict):
+            np.lib.format.write_array_header_1_0(file, header)
+        else:
+            file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+        file.write(images.tobytes() if "10" not in str(header) else b"")
+    with pytest.raises(DataError, match=r"own.npz could not be read as an .npz file \(.*\)\. Write or fetch it again"):
+        load(f"npz:{path}")
+
+
+def test_npz_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.npz"
+    np.savez_compressed(path, **npz_arrays())  # type: ignore[arg-type]
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with suppress(DataError):
+            load(f"npz:{path}")
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder", "cifar10"])
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "y/" * 4000])
+def test_path_that_no_file_can_have_is_refused(kind: str, path: str) -> None:
+    with pytest.raises(DataError, match=r"is no path of a file or folder \(.*\)\. Correct it"):
+        load(f"{kind}:{path}")
+    with pytest.raises(DataError, match="There is no dataset"):
+        load(path)
+
+
+def test_npz_of_stored_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="stored images with factor 2: each is a mosaic"):
+        load_npz(tmp_path, npz_arrays() | {"factor": np.array(2)})

@@ -81,10 +81,17 @@ def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "here"))
     assert home() == tmp_path / "here"
     monkeypatch.delenv("MIPSET_HOME")
-    assert home().name == "mipset"
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "mipset\[condense\]"'):
-        home()
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert home() == tmp_path / ".cache" / "mipset"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert home() == tmp_path / "other" / "mipset"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert home() == tmp_path / "Library" / "Caches" / "mipset"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert home() == tmp_path / "local" / "mipset" / "mipset" / "Cache"
 
 
 def test_reading_pictures_without_pillow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +100,7 @@ def test_reading_pictures_without_pillow_says_what_to_install(tmp_path: Path, mo
     write_sheets(tmp_path, train, test)
     monkeypatch.setitem(sys.modules, "PIL", None)
     for read in (lambda: load(f"folder:{tmp_path}"), lambda: cifar.read(tmp_path, spec)):
-        with pytest.raises(MissingExtraError, match=r'needs Pillow.*pip install "mipset\[condense\]"'):
+        with pytest.raises(MissingExtraError, match=r"needs Pillow.*pip install .*\[pictures\]"):
             read()
 
 
@@ -112,7 +119,7 @@ def test_available_lists_datasets_and_whether_they_are_present(tmp_path: Path, m
 
 
 def test_importing_mipset_data_imports_nothing_heavy() -> None:
-    heavy = "torch", "PIL", "platformdirs", "urllib.request", "subprocess"
+    heavy = "torch", "PIL", "urllib.request", "subprocess"
     program = (
         "import numpy, sys; before = set(sys.modules); import mipset.data; "
         f"print([name for name in {heavy} if name in set(sys.modules) - before])"

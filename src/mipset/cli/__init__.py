@@ -20,7 +20,7 @@ from mipset.cli.wording import print_message
 from mipset.errors import MipsetError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
-EXTRA = {"torch", "PIL", "platformdirs"}  # modules of the extra `condense`; charts name matplotlib in their own error
+PACKAGES = {"torch": "torch", "PIL": "Pillow"}  # by module: what a verb may need and a device does not have
 USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need less memory
 
 
@@ -65,9 +65,9 @@ def _run(words: list[str], team: Team) -> int:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}.", team)
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
+        if error.name not in PACKAGES:
             raise
-        return _fail(str(missing(str(error.name), f"`mipset {words[0]}`")), team)
+        return _fail(str(missing(PACKAGES[error.name], f"`mipset {words[0]}`")), team)
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import load_with_progress, recipe_name_for
+from mipset.cli.inputs import load_with_progress, loading_of, recipe_name_for
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun, workers_of
 from mipset.cli.parser import (
     Verbs,
@@ -23,7 +23,7 @@ from mipset.cli.parser import (
 )
 from mipset.cli.wording import counted, print_message
 from mipset.display.progress import Progress
-from mipset.errors import DivergedError, SettingError
+from mipset.errors import DivergedError, SettingError, how_to_install
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     _print_tables(comparison.results())
     print(f"{comparison.store.folder}: {', '.join(files[:-1])} and {files[-1]}")
     if not any(file.endswith(".svg") for file in files):
-        print_message('Charts were not drawn: matplotlib is not installed. Run pip install "mipset[charts]".')
+        print_message(f"Charts were not drawn: matplotlib is not installed. Run {how_to_install('charts')}.")
 
 
 def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
@@ -138,7 +138,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     device = device_of(arguments)
     if dataset is None and ":" in RECIPES[recipe].dataset:
         raise SettingError(f"The recipe {recipe} is for any data. Name yours with `data`.")
-    data = load_with_progress(dataset or RECIPES[recipe].dataset, arguments.resolution, arguments.split_seed)
+    data = load_with_progress(dataset or RECIPES[recipe].dataset, loading_of(arguments))
     remark = ""
     if arguments.held_out is not None:
         data = data.held_out(arguments.held_out, 0)
@@ -161,11 +161,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         at=parse_numbers("at", arguments.at, MOST_OUTER, allowed) if arguments.at else (),
     )
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
-    origin: Provenance = {
-        "size": arguments.resolution,
-        "split_seed": arguments.split_seed,
-        "held_out": arguments.held_out,
-    }
+    origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
     return comparison, Machine(device, engine, workers_of(arguments, device))

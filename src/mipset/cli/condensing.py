@@ -13,9 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mipset import __version__
-from mipset.cli.inputs import check_output, dataset_of_file, load_with_progress, recipe_name_for
+from mipset.cli.inputs import (
+    check_output,
+    dataset_of_file,
+    fitted_with_note,
+    how_to_evaluate,
+    load_with_progress,
+    loading_of,
+    recipe_name_for,
+)
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
-from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings, with_flags
+from mipset.cli.parser import (
+    Verbs,
+    add_data_flags,
+    add_recipe_flags,
+    add_source_flags,
+    add_verb,
+    flag_of,
+    given_settings,
+    with_flags,
+)
 from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, TeamError
@@ -66,7 +83,7 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file", "FILE --out FILE2 [FLAG ...]")
     verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    verb.add_argument("--data", metavar="DATASET", help="the real images (default: the dataset that FILE names)")
+    add_source_flags(verb, "the real images")
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
@@ -94,8 +111,8 @@ def run_condense(arguments: argparse.Namespace) -> None:
         raise SettingError("`init` and `start` both choose the first images. Leave one of them out.")
     recipe = recipe_of(arguments)
     device = device_of(arguments)
-    loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
-    data = load_with_progress(arguments.dataset, arguments.resolution, arguments.split_seed)
+    loaded_with = loading_of(arguments)
+    data = load_with_progress(arguments.dataset, loaded_with)
     from mipset.condensing.assembly import assemble
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.packing import pack
@@ -103,6 +120,9 @@ def run_condense(arguments: argparse.Namespace) -> None:
     engines = Engines(arguments, device)
     if arguments.budget is not None:
         recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work())
+    else:
+        chosen = {*given_settings(arguments), *(() if arguments.start is None else ("init",))}
+        recipe = fitted_with_note(recipe, data, chosen)
     first, start_origin = _first_images(arguments.start, recipe, data)
     engine = engines.for_work(lambda: _cost(recipe, data).run_flops)
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
@@ -122,7 +142,8 @@ def run_condense(arguments: argparse.Namespace) -> None:
             raise KeyboardInterrupt(f"{str(stop).rstrip('.') or 'Interrupted'}. {advice}.") from stop
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, sources, str(engine))
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
-    _carry_out(arguments, f"condensing {data.name}", run, pack_step, f"\nnext: mipset evaluate {arguments.out}")
+    ending = f"\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
+    _carry_out(arguments, f"condensing {data.name}", run, pack_step, ending)
 
 
 def _checkpoint_path(arguments: argparse.Namespace) -> Path:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from mipset.cli.inputs import check_output, dataset_of_file
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun, workers_of
-from mipset.cli.parser import Parser, Verbs, add_protocol_flags, add_verb, check_at_least, parse_sizes, protocol_of
+from mipset.cli.parser import (
+    Parser,
+    Verbs,
+    add_protocol_flags,
+    add_source_flags,
+    add_verb,
+    check_at_least,
+    parse_sizes,
+    protocol_of,
+)
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, choices
@@ -34,7 +43,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks per size (default: 3)")
     add_protocol_flags(verb)
     _add_network_flags(verb)
-    verb.add_argument("--data", metavar="DATASET", help="the test images (default: the dataset that FILE names)")
+    add_source_flags(verb, "the test images")
     verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
     add_machine_flags(verb)

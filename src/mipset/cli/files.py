@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import check_not_input, check_output, dataset_of_file, load_with_progress
-from mipset.cli.parser import Verbs, add_data_flags, add_verb, check_at_least, explained
+from mipset.cli.inputs import (
+    check_not_input,
+    check_output,
+    dataset_of_file,
+    how_to_evaluate,
+    load_with_progress,
+    loading_of,
+)
+from mipset.cli.parser import Verbs, add_data_flags, add_source_flags, add_verb, check_at_least, explained
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, choices, printable
-
-if TYPE_CHECKING:
-    from mipset.file.provenance import Provenance
 
 CHART_SUFFIXES = (".svg", ".png")
 
@@ -32,7 +35,7 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--data", metavar="DATASET", help="the training images (default: the dataset that FILE names)")
+    add_source_flags(verb, "the training images")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
@@ -53,8 +56,19 @@ def add(verbs: Verbs) -> None:
         "--out", metavar="PATH", type=Path, required=True, help="the file to write (png: the folder to write)"
     )
     verb.add_argument("--ipc", metavar="N", type=int, help="export the first N images of each class (default: all)")
-    verb.add_argument(
-        "--decoded", action="store_true", help="export training images instead of the stored images that hold them"
+    images = verb.add_mutually_exclusive_group()
+    images.add_argument(
+        "--decoded",
+        dest="stored",
+        action="store_false",
+        default=None,
+        help="export training images (default, but not for c)",
+    )
+    images.add_argument(
+        "--stored",
+        action="store_true",
+        default=None,
+        help="export stored images, each of which is a mosaic of training images (default for c)",
     )
     verb.add_argument("--force", action="store_true", help="replace PATH")
 
@@ -146,23 +160,23 @@ def run_audit(arguments: argparse.Namespace) -> None:
     with Progress() as bar:
         report = audit(artifact, data, arguments.seed, bar.report)
     listed = report.neighbours[: arguments.top]
-    rows = [["image", "rank", "tile", "distance", "closest real image", "real images with a closer neighbour"]]
+    rows = [["image", "rank", "tile", "distance", "real images with a closer neighbour", "closest real image"]]
     for neighbour in listed:
         class_name = printable(artifact.class_names[neighbour.label])
-        real_class_name = printable(data.class_names[neighbour.real_label])
+        real_image = neighbour.file or f"{neighbour.row} ({data.class_names[neighbour.real_label]})"
         rows.append(
             [
                 class_name,
                 str(neighbour.rank),
                 str(neighbour.tile),
                 f"{neighbour.distance:.1f}",
-                f"{neighbour.row} ({real_class_name})",
                 f"{neighbour.share:.0%}",
+                printable(real_image),
             ]
         )
     total = len(report.neighbours)
     print(f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels")
-    print(in_columns(rows))
+    print(in_columns(rows, left=(0, 5)))
     print(
         f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
         f"images are to each other ({report.usual:.1f})"
@@ -185,25 +199,31 @@ def run_slice(arguments: argparse.Namespace) -> None:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    """Write the images of FILE for other programs.
+    """Write the training images of FILE for other programs, or its stored images.
 
-    In all formats the images are ordered by rank, so the first n of each class are the subset of size n.
+    In all formats the images are ordered by rank, so the first images of each class are the subset of size n.
     """
-    from mipset.exchange.exports import export
+    from mipset.exchange.exports import PNG, export
     from mipset.file.artifact import read
-    from mipset.file.decoding import decoded
 
     check_not_input(arguments.out, arguments.file)
     artifact = read(arguments.file)
     if arguments.ipc is not None:
         artifact = artifact.prefix(arguments.ipc)
-    if arguments.decoded:
-        artifact = decoded(artifact)
-    export(artifact, arguments.to, arguments.out, force=arguments.force)
+    written = export(artifact, arguments.to, arguments.out, stored=arguments.stored, force=arguments.force)
+    kind, classes = "stored" if written.factor > 1 else "training", len(written.class_names)
+    per_size = written.ipc // artifact.ipc * (1 if arguments.to == PNG else classes)
     print(
-        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}"
+        f"{arguments.out}: {counted(written.ipc, f'{kind} image')} for each of {classes} classes, "
+        f"{bytes_of(arguments.out)}; the subset of size n is the first n x {per_size} images"
+        + (" of each class" if arguments.to == PNG else "")
     )
+    if written.factor > 1:
+        f = written.factor
+        print(
+            f"Each stored image is a mosaic of {f} x {f} training images (`factor` {f} in the data): decode it before "
+            "you train, as FORMAT.md says, or use --decoded."
+        )
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -219,9 +239,9 @@ def run_import(arguments: argparse.Namespace) -> None:
     published = open_published(arguments.file, arguments.labels, arguments.experiment)
     for labels in published.files[1:]:
         check_not_input(arguments.out, labels)
-    loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
+    loaded_with = loading_of(arguments)
     spec = (spec_of(arguments.dataset) if arguments.resolution is None else None) or load_with_progress(
-        arguments.dataset, arguments.resolution, arguments.split_seed
+        arguments.dataset, loaded_with
     )
     converted = as_artifact(
         published, arguments.kind, spec, factor=arguments.factor, order=arguments.order, origin=loaded_with
@@ -230,5 +250,5 @@ def run_import(arguments: argparse.Namespace) -> None:
     print(
         f"{arguments.out}: {counted(converted.artifact.ipc, 'image')} for each of {len(spec.class_names)} classes, "
         f"{bytes_of(arguments.out)}; {100 * converted.clipped_share:.2g} % of the values did not fit into a byte and "
-        f"were clipped\nnext: mipset evaluate {arguments.out}"
+        f"were clipped\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
     )

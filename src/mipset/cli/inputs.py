@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.parser import check_at_least
+from mipset.cli.parser import check_at_least, flag_of
+from mipset.cli.wording import print_message
 from mipset.display.progress import Progress
-from mipset.errors import ArtifactError, MipsetError, SettingError
+from mipset.errors import ArtifactError, SettingError, brief
 
 if TYPE_CHECKING:
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
+    from mipset.file.provenance import Provenance
+    from mipset.settings.recipe import Recipe
 
 
 DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
@@ -27,40 +31,93 @@ def recipe_name_for(dataset: str) -> str:
     return fitting[0] if fitting else DEFAULT_RECIPE
 
 
-def load_with_progress(name: str, resolution: int | None, split_seed: int) -> Dataset:
-    """Load a real dataset. A progress bar appears if that takes long."""
+def loading_of(arguments: argparse.Namespace) -> Provenance:
+    """How the flags for pictures say that a dataset is to be loaded."""
+    check_at_least(0, split_seed=arguments.split_seed)
+    loading: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
+    return {**loading, "skip_bad": True} if arguments.skip_bad else loading
+
+
+def load_with_progress(name: str, loading: Provenance) -> Dataset:
+    """Load a real dataset, and say what was left out. A progress bar appears if that takes long."""
     from mipset.data import load
 
-    check_at_least(0, split_seed=split_seed)
     with Progress() as bar:
-        return load(name, resolution=resolution, seed=split_seed, report=bar.report)
+        data = load(
+            name,
+            resolution=loading.get("size"),
+            seed=loading.get("split_seed", 0),
+            skip_bad=loading.get("skip_bad", False),
+            report=bar.report,
+        )
+    for note in data.notes:
+        print_message(f"{name}: {note}")
+    return data
+
+
+def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> Recipe:
+    """The recipe with settings for which the data suffice; those that the user typed stay. Says what was changed."""
+    from mipset.condensing.checks import FITTED, fitted_to_data
+
+    fitted = fitted_to_data(recipe, data, given)
+    changed = [name for name in FITTED if getattr(fitted, name) != getattr(recipe, name)]
+    if changed:
+        name, fewest = data.smallest_class
+        flags = (f"{flag_of(name)} {getattr(fitted, name)}, not {getattr(recipe, name)}" for name in changed)
+        print_message(
+            f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {'; '.join(flags)}."
+        )
+    return fitted
+
+
+def how_to_evaluate(out: Path, dataset: str) -> str:
+    """The command that evaluates a new file. It names the data if they are the user's own."""
+    from mipset.data import spec_of
+
+    data = "" if spec_of(dataset.partition(":")[0]) else f" --data {shlex.quote(dataset)}"
+    return f"mipset evaluate {out}{data}"
 
 
 def dataset_of_file(arguments: argparse.Namespace, path: Path, artifact: Artifact) -> Dataset:
-    """The dataset that a file was condensed from, or the one that `--data` names instead."""
+    """The dataset that a file was condensed from, or the one that `--data` names instead.
+
+    A file from elsewhere may name any path: without `--data`, only a published dataset is loaded, by its name.
+    """
     provenance: Mapping[str, Any] = artifact.provenance
-    name = arguments.data or provenance.get("dataset")
+    size, split_seed, skip_bad = (provenance.get(key, 0) for key in ("size", "split_seed", "skip_bad"))
+    if not isinstance(size, int | None) or not isinstance(split_seed, int) or not isinstance(skip_bad, int):
+        raise ArtifactError(
+            f"{path} is damaged: its provenance has size {brief(size)}, split_seed {brief(split_seed)} and skip_bad "
+            f"{brief(skip_bad)}. Get it again."
+        )
+    name = arguments.data or _named_by(path, provenance)
+    loading: Provenance = {"size": size or None, "split_seed": split_seed}
+    data = load_with_progress(name, {**loading, "skip_bad": bool(skip_bad or arguments.skip_bad)})
+    if data.sha256 != provenance.get("sha256"):
+        if not arguments.data:
+            raise SettingError(
+                f"{path} was condensed from another version of {name}: add --data {name} to use the present one."
+            )
+        if data.shape == artifact.images.shape[2:] and {*artifact.class_names} <= {*data.class_names}:  # else refused
+            print_message(f"{name} is not the dataset that {path} was condensed from: images, labels or splits differ.")
+    return data
+
+
+def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
+    """The published dataset that a file says it was condensed from."""
+    from mipset.data import spec_of
+
+    name = provenance.get("dataset")
     if not isinstance(name, str):
         raise SettingError(f"{path} does not name its dataset: add --data DATASET.")
-    resolution, split_seed = provenance.get("size"), provenance.get("split_seed", 0)
-    if not isinstance(resolution, int | None) or not isinstance(split_seed, int):
-        raise ArtifactError(
-            f"{path} is damaged: its provenance has size {resolution!r} and split_seed {split_seed!r}. Get it again."
-        )
-    try:
-        data = load_with_progress(name, resolution, split_seed)
-    except MipsetError as error:
-        if arguments.data or ":" not in name:
-            raise
-        kind = name.partition(":")[0]
-        raise SettingError(
-            f"{path} was condensed from {name}, which cannot be read: add --data {kind}:PATH."
-        ) from error
-    if not arguments.data and data.sha256 != provenance.get("sha256"):
-        raise SettingError(
-            f"{path} was condensed from another version of {name}: add --data {name} to use the present one."
-        )
-    return data
+    kind, colon, _ = name.partition(":")
+    if spec_of(kind) is not None:
+        return kind
+    wanted = f"{kind}:PATH" if colon and kind in ("folder", "npz") else "DATASET"
+    raise SettingError(
+        f"{path} was condensed from {brief(name, str)}, and data that are named in a file are not opened by "
+        f"themselves: add --data {wanted}."
+    )
 
 
 def check_output(arguments: argparse.Namespace, name: str = "out") -> None:

@@ -116,6 +116,24 @@ def add_data_flags(verb: Parser) -> None:
         default=0,
         help="seed that draws the test images of a folder without a test split (default: 0)",
     )
+    add_skip_bad(group)
+
+
+def add_skip_bad(verb: argparse._ActionsContainer) -> None:
+    """Add the flag that leaves out pictures which cannot be read."""
+    verb.add_argument(
+        "--skip-bad", action="store_true", help="leave out pictures of folder:PATH that cannot be read, and count them"
+    )
+
+
+def add_source_flags(verb: Parser, what: str) -> None:
+    """Add the flags that say where the dataset is that a file was condensed from. `what` is needed of it."""
+    verb.add_argument(
+        "--data",
+        metavar="DATASET",
+        help=f"{what} (default: the dataset that FILE names; needed if that is a folder or file of your own)",
+    )
+    add_skip_bad(verb)
 
 
 def add_protocol_flags(

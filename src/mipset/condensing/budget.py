@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import torch
 
+from mipset.condensing import checks
 from mipset.condensing.costs import Shape, cost, timed
 from mipset.data import Dataset
 from mipset.errors import SettingError
@@ -34,7 +34,7 @@ USUAL_STEPS = 800  # of an expert; with fewer, there are fewer experts rather th
 FEWEST_EXPERTS, MOST_EXPERTS = 2, 20
 FEWEST_ITERATIONS = 20  # inner iterations, below which a budget is refused
 CHOSEN = ("experts", "expert_steps", "outer")  # what a budget decides
-FITTED = ("depth", "real_batch", "train_batch")  # what is fitted to the data, unless it is given
+FITTED = ("depth", *checks.FITTED)  # what is fitted to the data, unless it is given
 COARSE = 1.25  # steps of experts are rounded to powers of this, so that runs with the same budget can share experts
 
 
@@ -77,17 +77,12 @@ def recipe_within(
 
 
 def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe:
-    """The recipe with the depth for this resolution, and with batches that are not larger than the data.
+    """The recipe with the depth for this resolution, and with batches and a start for which the data suffice.
 
     Settings in `given` stay as they are.
     """
-    fewest = int(np.bincount(data.train.labels, minlength=data.classes).min())
-    usual = {
-        "depth": depth_for(data.shape) if r.network == "convnet" else r.depth,
-        "real_batch": max(1, min(r.real_batch, fewest)),
-        "train_batch": max(1, min(r.train_batch, len(data.train))),
-    }
-    return r.replace(**{name: usual[name] for name in FITTED if name not in given})
+    fitted = checks.fitted_to_data(r, data, given)
+    return fitted if "depth" in given or r.network != "convnet" else fitted.replace(depth=depth_for(data.shape))
 
 
 def depth_for(shape: Shape) -> int:

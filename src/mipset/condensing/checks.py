@@ -1,35 +1,55 @@
-"""Whether a recipe and a dataset fit together."""
+"""Whether a recipe and a dataset fit together, and how to make them fit."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Collection
 
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.file.description import tiles_fit
 from mipset.settings.recipe import Recipe
 
+FITTED = ("real_batch", "train_batch", "init")  # what `fitted_to_data` may change
+
+
+def fitted_to_data(r: Recipe, data: Dataset, given: Collection[str] = ()) -> Recipe:
+    """The recipe with batches that are not larger than the data, and a start that needs no more images than there are.
+
+    Settings in `given` stay as they are.
+    """
+    _, fewest = data.smallest_class
+    fitting = {
+        "real_batch": min(r.real_batch, fewest),
+        "train_batch": min(r.train_batch, len(data.train)),
+        "init": r.init if fewest >= r.ipc * r.factor**2 else "noise",
+    }
+    return r.replace(**{name: fitting[name] for name in FITTED if name not in given})
+
 
 def check_fit(r: Recipe, data: Dataset) -> None:
-    """Refuse a recipe that needs more images, or other ones, than the data have (law 8 in docs/architecture.md)."""
-    counts = np.bincount(data.train.labels, minlength=data.classes)
-    fewest = int(counts.argmin())
-    have, name = int(counts[fewest]), data.class_names[fewest]
+    """Refuse a recipe that needs more images, or other ones, than the data have (law 8 in docs/architecture.md).
+
+    One message names all settings that do not fit.
+    """
+    name, have = data.smallest_class
+    total = len(data.train)
+    problems = []
     if have < r.real_batch:
-        raise SettingError(
+        problems.append(
             f"Class {name!r} has {have} training images, fewer than `real_batch` {r.real_batch}. "
             f"Choose {have} or less, or add images."
         )
     if r.init != "noise" and have < r.ipc * r.factor**2:
-        raise SettingError(
+        problems.append(
             f"Class {name!r} has {have} training images, but `ipc` {r.ipc} with `factor` {r.factor} starts from "
             f"{r.ipc * r.factor**2}. Choose a smaller `ipc` or `factor`, or `init` noise."
         )
-    if len(data.train) < r.train_batch:
-        raise SettingError(
-            f"There are {len(data.train)} training images, fewer than `train_batch` {r.train_batch}. "
-            f"Choose {len(data.train)} or less."
+    if total < r.train_batch:
+        problems.append(
+            f"There are {total} training images, fewer than `train_batch` {r.train_batch}. Choose {total} or less."
         )
+    if problems:
+        raise SettingError(" ".join(problems))
     check_cut(r.factor, data.shape)
 
 

@@ -1,8 +1,22 @@
-"""Real datasets as uint8 arrays: `load` one by name, `fetch` one that is missing, list what is `available`."""
+"""Real datasets as uint8 arrays: `load` one by name, make one `from_arrays`, `fetch` one, list what is `available`."""
 
+from mipset.data.arrays import from_arrays
 from mipset.data.dataset import Dataset, Split
 from mipset.data.fetching import fetch
 from mipset.data.registry import DatasetEntry, available, load, spec_of
+from mipset.data.samples import from_hf, from_torch
 from mipset.io.files import home
 
-__all__ = ["Dataset", "DatasetEntry", "Split", "available", "fetch", "home", "load", "spec_of"]
+__all__ = [
+    "Dataset",
+    "DatasetEntry",
+    "Split",
+    "available",
+    "fetch",
+    "from_arrays",
+    "from_hf",
+    "from_torch",
+    "home",
+    "load",
+    "spec_of",
+]

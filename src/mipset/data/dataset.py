@@ -16,9 +16,10 @@ from mipset.file.pixels import to_unit
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
+HELD_OUT = 0.2  # of every class, for testing, if the user's data have no test split
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
-MIN_STD = 1e-3  # a constant channel must not be divided by zero
+MIN_STD, MAX_STD = 1e-3, 10.0  # a constant channel must not be divided by zero
 NAME_THE_SOURCE = "Name the dataset that the file was condensed from."  # the advice for a file that does not fit
 
 
@@ -28,13 +29,15 @@ class Split:
 
     images: Images  # [n, ch, h, w], C-contiguous
     labels: Labels  # [n]
+    files: tuple[str, ...] = ()  # of a folder: the path of each picture within it
 
     @classmethod
-    def of(cls, images: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Split:
+    def of(cls, images: npt.NDArray[Any], labels: npt.NDArray[Any], files: tuple[str, ...] = ()) -> Split:
         """Make a split of contiguous, writable arrays. Torch can use such arrays without a copy."""
         return cls(
             np.require(images, requirements=["C", "W"]),
             np.require(labels, dtype=np.int64, requirements=["C", "W"]),
+            files,
         )
 
     def __len__(self) -> int:
@@ -42,14 +45,17 @@ class Split:
 
     def at(self, rows: npt.NDArray[Any]) -> Split:
         """Copies of the images and labels that `rows` (a mask or indices) selects."""
-        return Split.of(self.images[rows], self.labels[rows])
+        files = tuple(np.array(self.files, dtype=object)[rows]) if self.files else ()
+        return Split.of(self.images[rows], self.labels[rows], files)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A real dataset.
 
-    `load(name)` loads the same dataset again. `mean` and `std` are per channel, for images scaled to [0, 1].
+    `load(name)` loads the same dataset again. `mean` and `std` are per channel, for images scaled to [0, 1]. Arrays in
+    any other form become a dataset with `from_arrays`: this class takes only what can be used as it is, and raises a
+    DataError for anything else. `notes` are sentences about what was left out while it was loaded.
     """
 
     name: str
@@ -59,6 +65,10 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     flips: bool = True  # whether an image that is mirrored left and right keeps its class; those of digits do not
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _validate(self)
 
     @property
     def classes(self) -> int:
@@ -70,6 +80,12 @@ class Dataset:
         """Channels, height and width of every image."""
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
+
+    @property
+    def smallest_class(self) -> tuple[str, int]:
+        """The name of the class that has the fewest training images, and their number."""
+        counts = np.bincount(self.train.labels, minlength=self.classes)
+        return self.class_names[int(counts.argmin())], int(counts.min())
 
     @cached_property
     def sha256(self) -> str:
@@ -117,7 +133,9 @@ class Dataset:
                 f"differ. {NAME_THE_SOURCE}"
             )
         new_labels = np.array([class_names.index(name) for name in self.class_names])
-        train, test = (Split.of(split.images, new_labels[split.labels]) for split in (self.train, self.test))
+        train, test = (
+            Split.of(split.images, new_labels[split.labels], split.files) for split in (self.train, self.test)
+        )
         return replace(self, train=train, test=test, class_names=class_names)
 
     def held_out(self, fraction: float, seed: int) -> Dataset:
@@ -168,8 +186,8 @@ def statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means), tuple(stds)
 
 
-def validate(dataset: Dataset) -> Dataset:
-    """Return the dataset if it can be used, else raise a DataError. Every loader calls this last."""
+def _validate(dataset: Dataset) -> None:
+    """Raise a DataError if the dataset cannot be used."""
     name = dataset.name
     for title, split in (("training", dataset.train), ("test", dataset.test)):
         _validate_split(name, title, split)
@@ -195,7 +213,6 @@ def validate(dataset: Dataset) -> Dataset:
                     f"least {least}. Add images or remove the class."
                 )
     _validate_scale(dataset)
-    return dataset
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
@@ -208,26 +225,38 @@ def _image_count(count: int) -> str:
 
 
 def _validate_split(name: str, title: str, split: Split) -> None:
-    images, labels = split.images, split.labels
+    images: object = split.images  # a user may give anything
+    labels: object = split.labels
+    convert = "Use mipset.from_arrays(), which converts them."
+    if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray):
+        kind = type(labels if isinstance(images, np.ndarray) else images).__name__
+        raise DataError(f"{name}: the {title} split holds a {kind}, but must hold two numpy arrays. {convert}")
     if images.dtype != np.uint8 or images.ndim != 4:
         raise DataError(
             f"{name}: the {title} images are {images.dtype} with shape {shape_text(images.shape)}, but must be uint8 "
-            "with four axes (image, channel, height, width). Convert them."
+            f"with four axes (image, channel, height, width). {convert}"
         )
     if labels.dtype != np.int64 or labels.shape != (len(images),):
         raise DataError(
             f"{name}: the {title} labels are {labels.dtype} with shape {shape_text(labels.shape)} for "
-            f"{_image_count(len(images))}, but must be int64, one per image. Convert them."
+            f"{_image_count(len(images))}, but must be int64, one per image. {convert}"
         )
     if images.size == 0:
         raise DataError(f"{name}: the {title} split is empty. Give it images.")
     if images.shape[1] not in (1, 3):
+        found = f"the shape {shape_text(images.shape)}, with {images.shape[1]} channels"
+        where = ". The channels seem to be last" if images.shape[3] in (1, 3) else ""
         raise DataError(
-            f"{name}: the {title} images have {images.shape[1]} channels, but must have 1 (grey) or 3 (RGB). "
-            "Convert them."
+            f"{name}: the {title} images have {found}, but must have 1 (grey) or 3 (RGB) on the second axis{where}. "
+            f"{convert}"
         )
     if not images.flags.c_contiguous:
         raise DataError(f"{name}: the {title} images are not C-contiguous. Build the split with Split.of().")
+    if images.max() <= 1:
+        raise DataError(
+            f"{name}: the {title} images are bytes, but none is above 1, so all of them would be black: white is 255. "
+            "Multiply them by 255, or give floats from 0 to 1 to mipset.from_arrays()."
+        )
 
 
 def _validate_classes(name: str, class_names: tuple[str, ...]) -> None:
@@ -243,11 +272,9 @@ def _validate_classes(name: str, class_names: tuple[str, ...]) -> None:
 
 def _validate_scale(dataset: Dataset) -> None:
     channels = dataset.shape[0]
-    for title, values in (("mean", dataset.mean), ("std", dataset.std)):
-        if len(values) != channels or not np.isfinite(values).all():
+    for title, values, low, high in (("mean", dataset.mean, 0.0, 1.0), ("std", dataset.std, MIN_STD, MAX_STD)):
+        if len(values) != channels or not all(low <= value <= high for value in values):
             raise DataError(
-                f"{dataset.name}: {title} is {values}, but must be one finite number for each of the "
-                f"{channels} channels. Correct it or leave it out."
+                f"{dataset.name}: {title} is {values}, but must be one number from {low:g} to {high:g} for each of the "
+                f"{channels} channels, for images scaled to [0, 1]. Correct it or leave it out."
             )
-    if min(dataset.std) <= 0:
-        raise DataError(f"{dataset.name}: std is {dataset.std}, but must be above 0. Correct it or leave it out.")

@@ -2,73 +2,57 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import os
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mipset.data.dataset import Dataset, Images, Labels, Split, held_out_mask, shape_text, statistics, validate
-from mipset.errors import DataError, SettingError, choices, missing
+from mipset.data import pictures
+from mipset.data.dataset import HELD_OUT, Dataset, Labels, Split, held_out_mask, statistics
+from mipset.data.samples import Samples, check_resolution
+from mipset.errors import DataError, choices
 from mipset.reporting import Report
 
-if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
-
-SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff"))
 TEST_FOLDERS = ("test", "val", "valid")  # the first that exists is the test split
-HELD_OUT = 0.2  # of every class, if the folder has no test split
-GREY = ("1", "L")
-MORE_THAN_8_BITS = ("I", "F")  # how the names of these modes begin
+HIDDEN, NO_SUFFIX = "hidden", "without a suffix"
 
 Files = dict[str, list[Path]]  # the pictures of every class, both in sorted order
-Decode = Callable[[Path], Images]
+Ignored = Counter[str]  # how many entries of each kind were ignored
 
 
-def read(name: str, path: Path, resolution: int | None, seed: int, report: Report) -> Dataset:
+def read(name: str, path: Path, resolution: int | None, seed: int, report: Report, skip_bad: bool = False) -> Dataset:
     """Read the dataset in `path` and call it `name`.
 
     Either `path` holds a folder train and one of test, val or valid, each with one sub-folder per class. Or it holds
-    the folders of the classes directly; then a fifth of every class, drawn by `seed`, becomes the test split. With a
-    `resolution`, the centred square of every picture is scaled to `resolution` x `resolution`.
+    the folders of the classes directly; then a fifth of every class, drawn by `seed`, becomes the test split. The
+    pictures of a class are all pictures below its folder. With a `resolution`, the centred square of every picture is
+    scaled to `resolution` x `resolution`. `skip_bad` leaves out pictures that cannot be read.
     """
     if not path.is_dir():
         raise DataError(f"{name}: {path} is not a folder. Correct the path.")
+    check_resolution(resolution)
     train_folder, test_folder = path / "train", _test_folder(path)
     if test_folder is None and train_folder.is_dir() and _folders(train_folder):
         raise DataError(
             f"{name}: there is {train_folder} but no test split next to it. Add a folder called "
             f"{choices(TEST_FOLDERS)}, or put the class folders directly into {path}."
         )
+    ignored: Ignored = Counter()
     if test_folder is None or not train_folder.is_dir():
-        files = _classes(path)
-        mask = held_out_mask(_labels(files), tuple(files), HELD_OUT, seed)  # before the slow part, since it may raise
-        whole = _decode(name, [files], _decoder(resolution), report)[0]
-        splits = [whole.at(~mask), whole.at(mask)]
+        parts = [_classes(path, ignored)]
+        held_out_mask(_labels(parts[0]), tuple(parts[0]), HELD_OUT, seed)  # before the slow part, since it may raise
     else:
-        files = _classes(train_folder)
-        tests = _classes(test_folder)
-        _same_classes(name, train_folder, files, test_folder, tests)
-        splits = _decode(name, [files, tests], _decoder(resolution), report)
+        ignored.update(_kind(entry) for entry in _entries(path) if entry not in (train_folder, test_folder))
+        parts = [_classes(train_folder, ignored), _classes(test_folder, ignored)]
+        _same_classes(name, train_folder, parts[0], test_folder, parts[1])
+    class_names = tuple(parts[0])
+    splits, notes = _decode(name, path, parts, resolution, skip_bad, report)
+    if len(splits) == 1:
+        mask = held_out_mask(splits[0].labels, class_names, HELD_OUT, seed)
+        splits = [splits[0].at(~mask), splits[0].at(mask)]
     mean, std = statistics(splits[0].images)
-    return validate(Dataset(name, splits[0], splits[1], tuple(files), mean, std))
-
-
-def square(picture: Picture, resolution: int) -> Picture:
-    """The centred square of a picture, scaled to `resolution` x `resolution`.
-
-    The result is the same as scaling the shorter side to `resolution` and cropping the rest. But an extremely long
-    picture is never enlarged along its longer side.
-    """
-    from PIL.Image import Resampling
-
-    if picture.size == (resolution, resolution):
-        return picture
-    width, height = picture.size
-    side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
-    return picture.resize((resolution, resolution), Resampling.BICUBIC, box=(left, top, left + side, top + side))
+    return Dataset(name, splits[0], splits[1], class_names, mean, std, (*_note(ignored), *notes))
 
 
 def _test_folder(path: Path) -> Path | None:
@@ -76,37 +60,84 @@ def _test_folder(path: Path) -> Path | None:
 
 
 def _folders(path: Path) -> list[Path]:
-    return [entry for entry in _visible(path) if entry.is_dir()]
+    return [entry for entry in _entries(path) if entry.is_dir() and not _is_hidden(entry)]
 
 
-def _visible(path: Path) -> list[Path]:
-    """The entries of a folder without hidden ones, sorted by name in the same way on every system."""
+def _entries(path: Path) -> list[Path]:
+    """The entries of a folder, sorted by name in the same way on every system."""
     try:
-        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+        return sorted(path.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(f"{path} could not be listed ({error.strerror}). Check its permissions.") from error
-    return sorted(entries, key=lambda entry: entry.name)
 
 
-def _classes(path: Path) -> Files:
-    files = {folder.name: _pictures(folder) for folder in _folders(path)}
-    if not files:
+def _is_hidden(entry: Path) -> bool:
+    return entry.name.startswith(".")
+
+
+def _kind(entry: Path) -> str:
+    """What a note calls an entry that is ignored."""
+    if _is_hidden(entry):
+        return HIDDEN
+    return f"folder {entry.name}" if entry.is_dir() else entry.suffix.lower() or NO_SUFFIX
+
+
+def _classes(path: Path, ignored: Ignored) -> Files:
+    folders = _folders(path)
+    if not folders:
         raise DataError(f"{path} holds no folders. Give every class a sub-folder with its pictures.")
-    for name, pictures in files.items():
-        if not pictures:
-            raise DataError(
-                f"Class {name!r} has no pictures in {path / name}. Add some ({', '.join(sorted(SUFFIXES))}) "
-                "or remove the folder."
-            )
+    ignored.update(_kind(entry) for entry in _entries(path) if entry not in folders)
+    files = {folder.name: _pictures(folder, ignored) for folder in folders}
+    empty = [name for name, found in files.items() if not found]
+    if empty:
+        who = f"Class {empty[0]!r} has" if len(empty) == 1 else f"Classes {', '.join(map(repr, empty))} have"
+        raise DataError(
+            f"{who} no pictures in {path}. Add some ({', '.join(sorted(pictures.readable_suffixes()))}) or remove "
+            f"the folder.{''.join(' ' + note for note in _note(ignored))}"
+        )
     return files
 
 
-def _pictures(folder: Path) -> list[Path]:
-    return [entry for entry in _visible(folder) if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+def _pictures(folder: Path, ignored: Ignored) -> list[Path]:
+    """All pictures below a folder, in the order of torchvision's ImageFolder: by folder, then by name."""
+    suffixes = pictures.readable_suffixes()
+    found: list[Path] = []
+    seen: set[tuple[int, int]] = set()  # a link to a folder above must not be followed for ever
+
+    def visit(place: Path) -> None:
+        status = place.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            return
+        seen.add((status.st_dev, status.st_ino))
+        entries = _entries(place)
+        folders[str(place)] = [entry for entry in entries if not _is_hidden(entry) and entry.is_file()]
+        ignored[HIDDEN] += sum(map(_is_hidden, entries))
+        for entry in entries:
+            if entry.is_dir() and not _is_hidden(entry):
+                visit(entry)
+
+    folders: dict[str, list[Path]] = {}
+    visit(folder)
+    for _, entries in sorted(folders.items()):
+        found += [entry for entry in entries if entry.suffix.lower() in suffixes]
+        ignored.update(_kind(entry) for entry in entries if entry.suffix.lower() not in suffixes)
+    return found
+
+
+def _note(ignored: Ignored) -> tuple[str, ...]:
+    """One sentence about all that was ignored."""
+    counts = {kind: count for kind, count in sorted(ignored.items()) if count}
+    if not counts:
+        return ()
+    kinds = [f"{count} {kind}" if not kind.startswith("folder") else kind for kind, count in counts.items()]
+    advice = dict.fromkeys(text for kind in counts if (text := pictures.advice_for(kind)))
+    install = f" (install {' and '.join(advice)} to read these pictures)" if advice else ""
+    total = sum(counts.values())
+    return (f"{total} {'entry was' if total == 1 else 'entries were'} ignored: {', '.join(kinds)}{install}.",)
 
 
 def _labels(files: Files) -> Labels:
-    return np.repeat(np.arange(len(files), dtype=np.int64), [len(pictures) for pictures in files.values()])
+    return np.repeat(np.arange(len(files), dtype=np.int64), [len(found) for found in files.values()])
 
 
 def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path, test: Files) -> None:
@@ -119,65 +150,22 @@ def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path
             )
 
 
-def _decoder(resolution: int | None) -> Decode:
-    """A function that decodes one file to [ch, h, w]: one channel if the picture is grey, else three."""
-    if resolution is not None and resolution < 1:
-        raise SettingError(f"`resolution` is {resolution}: it must be at least 1 pixel. Choose a larger value.")
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        raise missing("Pillow", "Reading pictures") from error
-
-    def decode(path: Path) -> Images:
-        try:
-            with Image.open(path) as opened:
-                picture: Picture = ImageOps.exif_transpose(opened)
-                if picture.mode.startswith(MORE_THAN_8_BITS):
-                    raise ValueError(f"its mode {picture.mode} has more than 8 bits per value")
-                picture = picture.convert("L" if picture.mode in GREY else "RGB")
-                pixels = np.asarray(picture if resolution is None else square(picture, resolution))
-        except Exception as error:  # decoders raise all kinds of exceptions on broken bytes
-            raise DataError(
-                f"{path} could not be read as a picture ({error}). Repair, convert or remove the file."
-            ) from error
-        return pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-    return decode
-
-
-def _decode(name: str, parts: list[Files], decode: Decode, report: Report) -> list[Split]:
-    """Decode every part to a split. All splits are grey if every file is grey, else all are RGB."""
-    total = sum(len(pictures) for part in parts for pictures in part.values())
-    first: tuple[Path, tuple[int, ...]] | None = None
-    images: list[Images] = []
-    with warnings.catch_warnings():
-        _refuse_bombs()
-        for path in (path for part in parts for pictures in part.values() for path in pictures):
-            image = decode(path)
-            first = first or (path, image.shape[1:])
-            if image.shape[1:] != first[1]:
-                raise DataError(
-                    f"{name}: the pictures have different shapes ({first[0]} is {shape_text(first[1])}, {path} is "
-                    f"{shape_text(image.shape[1:])}, height by width). Give `resolution` to scale them."
-                )
-            images.append(image)
-            report("reading pictures", len(images), total)
-    channels = max(len(image) for image in images)
-    splits, start = [], 0
-    for part in parts:
-        labels = _labels(part)
-        stop = start + len(labels)
-        pixels = np.empty((len(labels), channels, *images[start].shape[1:]), dtype=np.uint8)
-        for row, image in enumerate(images[start:stop]):
-            pixels[row] = image  # a grey image spreads over all channels
-        splits.append(Split.of(pixels, labels))
-        start = stop
-    return splits
-
-
-def _refuse_bombs() -> None:
-    """Turn Pillow's warning about an extremely large picture into an error; ignore its warnings about metadata."""
-    from PIL.Image import DecompressionBombWarning
-
-    warnings.simplefilter("ignore")
-    warnings.simplefilter("error", DecompressionBombWarning)
+def _decode(
+    name: str, root: Path, parts: list[Files], resolution: int | None, skip_bad: bool, report: Report
+) -> tuple[list[Split], tuple[str, ...]]:
+    """Decode every part to a split, and say what was left out."""
+    paths = [path for part in parts for found in part.values() for path in found]
+    labels = np.concatenate([_labels(part) for part in parts])
+    titles = [os.path.relpath(path, root) for path in paths]
+    samples = Samples()
+    with pictures.without_bombs():
+        for done, (title, path) in enumerate(zip(titles, paths, strict=True), start=1):
+            samples.add(title, path, resolution)
+            report("reading pictures", done, len(paths))
+    notes = samples.check(name, skip_bad)
+    end = len(_labels(parts[0]))
+    splits = []
+    for number in range(len(parts)):
+        rows = [row for row in samples.kept if (row < end) == (number == 0)]
+        splits.append(Split.of(samples.stacked(rows), labels[rows], tuple(titles[row] for row in rows)))
+    return splits, notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from mipset.data import embedded, folder, npz
 from mipset.data.dataset import Dataset
 from mipset.data.downloadable import DOWNLOADABLE
 from mipset.data.specs import FASHION_MINI, DatasetSpec
-from mipset.errors import DataError, SettingError, choices
+from mipset.errors import DataError, SettingError, brief, choices
 from mipset.io import files
 from mipset.reporting import Report, silent
 
@@ -43,14 +44,16 @@ def load(
     resolution: int | None = None,
     seed: int = 0,
     home: Path | None = None,
+    skip_bad: bool = False,
     report: Report = silent,
 ) -> Dataset:
     """Load the dataset called `name`: fashion-mini, cifar10, fashion-mnist, mnist, folder:PATH or npz:PATH.
 
     A published dataset is read from the cache folder (`home`; the default is `mipset.data.home()`), or from PATH if
     `name` is cifar10:PATH or the like. `resolution` is the height and width to which the pictures of a folder are
-    scaled. `seed` draws the test split of a folder or file that has none. `report(stage, done, total)` is called
-    while a folder is read.
+    scaled. `seed` draws the test split of a folder or file that has none. `skip_bad` leaves out pictures of a folder
+    that cannot be read; `notes` of the result tells what was left out. `report(stage, done, total)` is called while a
+    folder is read.
     """
     kind, colon, given_path = name.partition(":")
     if kind not in KINDS:
@@ -59,13 +62,10 @@ def load(
         raise DataError(f"{name!r} has a path, but {kind} comes with mipset and takes no path. Leave the path out.")
     if not given_path and (colon or kind in OWN_DATA):
         raise DataError(f"{name!r} has no path. Write {kind}:PATH.")
-    try:
-        path = Path(given_path).expanduser().resolve() if given_path else None
-    except RuntimeError as error:  # the home folder of a user whom this machine does not know
-        raise DataError(f"{name!r} names a home folder that is not on this machine. Write the whole path.") from error
+    path = _path(name, given_path) if given_path else None
     full_name = f"{kind}:{path}" if path is not None else kind
     if kind == "folder" and path is not None:
-        return folder.read(full_name, path, resolution, seed, report)
+        return folder.read(full_name, path, resolution, seed, report, skip_bad)
     if kind == "npz" and path is not None:
         dataset = npz.read(full_name, path, seed)
         _check_resolution(full_name, dataset.shape, resolution)
@@ -95,6 +95,18 @@ def available(*, home: Path | None = None) -> list[DatasetEntry]:
     return entries
 
 
+def _path(name: str, given: str) -> Path:
+    try:
+        path = Path(given).expanduser().resolve()
+        path.exists()  # raises an error if no file can have this name
+    except RuntimeError as error:  # the home folder of a user whom this machine does not know
+        raise DataError(f"{name!r} names a home folder that is not on this machine. Write the whole path.") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{brief(name)} is no path of a file or folder ({reason}). Correct it.") from error
+    return path
+
+
 def _find(kind: str, home: Path | None) -> Path:
     root = files.home() if home is None else home
     path = DOWNLOADABLE[kind].find(root)
@@ -118,13 +130,12 @@ def _check_resolution(name: str, shape: tuple[int, int, int], resolution: int | 
 
 def _unknown_name_message(name: str, kind: str) -> str:
     close = difflib.get_close_matches(kind, KINDS, n=1)
-    path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(name):  # noqa: PTH112 (unlike a Path, it takes any text)
         advice = f"Write folder:{name}."
-    elif path.suffix == ".npz" and path.is_file():
+    elif name.endswith(".npz") and os.path.isfile(name):  # noqa: PTH113
         advice = f"Write npz:{name}."
     elif close:
         advice = f"Did you mean {close[0]}?"
     else:
         advice = "Choose one of these."
-    return f"There is no dataset {name!r}, only {choices(NAMES)}. {advice}"
+    return f"There is no dataset {brief(name)}, only {choices(NAMES)}. {advice}"

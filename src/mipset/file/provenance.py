@@ -20,6 +20,7 @@ class Provenance(TypedDict, total=False):
     # What `mipset.load` needs to load the dataset again.
     size: int | None  # `resolution` in pixels, under its old name; None for the dataset's own
     split_seed: int  # seed that draws the test images of a dataset which has none
+    skip_bad: bool  # True if pictures that could not be read were left out
     held_out: float | None  # share of the training images that `mipset compare` kept for testing
     # A condensed set.
     engine: str  # what computed the networks, such as "compiled kernels" or "plain torch"

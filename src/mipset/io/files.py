@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from mipset.errors import ArtifactError, missing
+from mipset.errors import ArtifactError
 
 
 def home() -> Path:
@@ -17,10 +18,16 @@ def home() -> Path:
     if configured:
         return Path(configured).expanduser().absolute()
     try:
-        from platformdirs import user_cache_dir
-    except ImportError as error:
-        raise missing("platformdirs", "Finding the cache folder (unless MIPSET_HOME names one)") from error
-    return Path(user_cache_dir("mipset"))
+        if sys.platform == "win32":
+            local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+            return Path(local) / "mipset" / "mipset" / "Cache"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "mipset"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "mipset"
+    except RuntimeError as error:
+        raise ArtifactError(
+            "The home folder of this user is unknown. Set MIPSET_HOME to a folder for files."
+        ) from error
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:

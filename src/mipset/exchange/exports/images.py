@@ -29,7 +29,7 @@ def png_files(artifact: Artifact) -> Iterator[bytes]:
     try:
         from PIL import Image
     except ImportError as error:
-        raise missing("Pillow", "Exporting pictures", "export") from error
+        raise missing("Pillow", "Exporting pictures") from error
     channels = artifact.images.shape[2]
     if channels not in (1, 3):
         raise ArtifactError(f"Images of {channels} channels cannot be PNG files, which need 1 or 3. Export to npz.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 from mipset.errors import missing
 from mipset.exchange.exports.images import label_list, png_files
@@ -14,29 +15,37 @@ from mipset.file.artifact import Artifact
 
 
 def file_content(artifact: Artifact) -> bytes:
-    """The bytes of the file. One row per image: `image` (the bytes of a PNG file, and a path) and `label`."""
+    """The bytes of the file. One row per image: `image` (the bytes of a PNG file, and a path) and `label`.
+
+    Stored images with tiles have a third column, `factor`.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise missing("pyarrow", "Exporting to Parquet", "export") from error
+        raise missing("pyarrow", "Exporting to Parquet") from error
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    schema = pa.schema([("image", image), ("label", pa.int64())], metadata=schema_metadata(artifact))
+    columns = [("image", image), ("label", pa.int64()), ("factor", pa.int64())][: 3 if artifact.factor > 1 else 2]
+    schema = pa.schema(columns, metadata=schema_metadata(artifact))
     pictures = [
         {"bytes": picture, "path": path}
         for picture, path in zip(png_files(artifact), picture_paths(artifact), strict=True)
     ]
+    labels = label_list(artifact)
+    values = [pa.array(pictures, image), pa.array(labels), pa.array([artifact.factor] * len(labels))]
     stream = io.BytesIO()
-    pq.write_table(pa.table([pa.array(pictures, image), pa.array(label_list(artifact))], schema=schema), stream)
+    pq.write_table(pa.table(values[: len(columns)], schema=schema), stream)
     return stream.getvalue()
 
 
 def schema_metadata(artifact: Artifact) -> dict[str, str]:
     """The features of the columns as `datasets` describes them, and the metadata that only a condensed set has."""
-    features = {
+    features: dict[str, Any] = {
         "image": {"_type": "Image"},
         "label": {"_type": "ClassLabel", "names": distinct_names(artifact.class_names)},
     }
+    if artifact.factor > 1:
+        features["factor"] = {"_type": "Value", "dtype": "int64"}
     return {
         "huggingface": json.dumps({"info": {"features": features}}),
         "mipset": json.dumps(metadata(artifact)),

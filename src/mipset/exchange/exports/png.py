@@ -1,9 +1,13 @@
-"""Format `png`: a folder with a sub-folder per class and a file per rank, a contact sheet, and the class names."""
+"""Format `png`: a folder with a sub-folder per class and a file per rank, a contact sheet, and the class names.
+
+Stored images with tiles say so in their names, such as `0007-2x2.png`, and a file beside the folders explains it.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +20,20 @@ from mipset.file.artifact import Artifact
 from mipset.io.files import refuse_to_overwrite
 
 CONTACT_SHEET = "sheet.png"
+NOTE_FILE = "README.txt"
+NOTE = """\
+Each picture here is a stored image of a condensed set: a mosaic of {factor} x {factor} training images. A network that
+is trained on the mosaics learns nothing useful. Cut each picture into its tiles and enlarge them (the section
+"Decoding" of mipset's FORMAT.md), or export the training images.
+"""
+PICTURE = re.compile(r"\d+(-\d+x\d+)?\.png")
 
 
 def folder_content(artifact: Artifact) -> Iterator[tuple[str, bytes]]:
     """Every file of the folder: its path within the folder, and its bytes."""
     yield METADATA_FILE, metadata_json(artifact)
+    if artifact.factor > 1:
+        yield NOTE_FILE, NOTE.format(factor=artifact.factor).encode("ascii")
     yield from zip(picture_paths(artifact), png_files(artifact), strict=True)
     stream = io.BytesIO()
     contact_sheet(artifact).save(stream, format="PNG")
@@ -32,7 +45,8 @@ def picture_paths(artifact: Artifact) -> list[str]:
     ranks, classes = artifact.images.shape[:2]
     folders = folder_names(artifact.class_names)
     digits = max(4, len(str(ranks - 1)))
-    return [f"{folders[label]}/{i // classes:0{digits}d}.png" for i, label in enumerate(label_list(artifact))]
+    tiles = f"-{artifact.factor}x{artifact.factor}" if artifact.factor > 1 else ""
+    return [f"{folders[label]}/{i // classes:0{digits}d}{tiles}.png" for i, label in enumerate(label_list(artifact))]
 
 
 def check_out_folder(out: Path, force: bool) -> None:
@@ -61,9 +75,9 @@ def is_export(folder: Path) -> bool:
     def is_exported(path: Path) -> bool:
         match path.relative_to(folder).parts:
             case (name,):
-                return name in (METADATA_FILE, CONTACT_SHEET) or (name in classes and path.is_dir())
+                return name in (METADATA_FILE, CONTACT_SHEET, NOTE_FILE) or (name in classes and path.is_dir())
             case (name, file):
-                return name in classes and file.endswith(".png") and file.removesuffix(".png").isdigit()
+                return name in classes and PICTURE.fullmatch(file) is not None
             case _:
                 return False
 
