@@ -170,7 +170,7 @@ def test_verbs_do_not_know_each_other() -> None:
 
 
 FLAG = re.compile(r"(^|[\s`(])--[a-z]")
-OPTIONS_OF_OTHER_PROGRAMS = {("nn/native/build.py", "--version")}  # of the compiler
+OPTIONS_OF_OTHER_PROGRAMS = {("nn/native/build.py", "--version"), ("data/sources.py", "--ignore-scripts")}  # g++, npm
 
 
 def test_only_the_command_line_knows_flags() -> None:

@@ -41,7 +41,10 @@ def read(name: str, path: Path, resolution: int | None, seed: int, report: Repor
     ignored: Ignored = Counter()
     if test_folder is None or not train_folder.is_dir():
         parts = [_classes(path, ignored)]
-        held_out_mask(_labels(parts[0]), tuple(parts[0]), HELD_OUT, seed)  # before the slow part, since it may raise
+        try:  # before the slow part, since it may raise
+            held_out_mask(_labels(parts[0]), tuple(parts[0]), HELD_OUT, seed)
+        except DataError as error:
+            raise DataError(" ".join([str(error), *_note(ignored)])) from error
     else:
         ignored.update(_kind(entry) for entry in _entries(path) if entry not in (train_folder, test_folder))
         parts = [_classes(train_folder, ignored), _classes(test_folder, ignored)]
