@@ -55,7 +55,7 @@ def read(name: str, path: Path, resolution: int | None, seed: int, report: Repor
         mask = held_out_mask(splits[0].labels, class_names, HELD_OUT, seed)
         splits = [splits[0].at(~mask), splits[0].at(mask)]
     mean, std = statistics(splits[0].images)
-    return Dataset(name, splits[0], splits[1], class_names, mean, std, (*_note(ignored), *notes))
+    return Dataset(name, splits[0], splits[1], class_names, mean, std, notes=(*_note(ignored), *notes))
 
 
 def _test_folder(path: Path) -> Path | None:
