@@ -31,7 +31,8 @@ from rounds import Work, best_times, contenders
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, update
+from mipset.condensing.condense import update
+from mipset.condensing.parts import Parts
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.optimisers import MomentumSGD

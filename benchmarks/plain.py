@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condensing.condense import Parts
+from mipset.condensing.parts import Parts
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.optimisers import Moment
 from mipset.nn.networks import Network

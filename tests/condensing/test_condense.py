@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.condense import condense
+from mipset.condensing.parts import Parts, Step
 from mipset.condensing.learners import Learner
 from mipset.condensing.optimisers import MomentumSGD
 from mipset.condensing.policies import MostLearnableSubset, PerClass
