@@ -108,12 +108,14 @@ class TestHelp:
             *("--network-momentum", "--network-decay", "--seed"),
         }
         data = {"--resolution", "--split-seed"}
+        runs = {"--resume", "--fresh", "--max-time"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
-                *("DATASET", "--help", "--out", "--recipe", "--start", "--resume", "--force", "--dry-run"),
+                *("DATASET", "--help", "--out", "--recipe", "--start", "--force", "--dry-run"),
                 *("--budget", "--policy", "--prefix-weights"),
+                *runs,
                 *settings,
                 *data,
                 *machine,
@@ -139,8 +141,9 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy"),
+                *("FILE", "--help", "--out", "--data", "--recipe", "--force", "--policy"),
                 "--prefix-weights",
+                *runs,
                 *settings,
                 *machine,
             },

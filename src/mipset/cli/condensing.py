@@ -8,7 +8,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -267,15 +267,22 @@ def _write_or_keep(artifact: Artifact, out: Path, run: CheckpointedRun) -> None:
     try:
         artifact.write(out)
     except ArtifactError as error:
-        try:
-            run.write()
-            kept = f"{run.path} holds the complete run: the same command writes the file"
-        except ArtifactError:
-            elsewhere = Path(tempfile.mkdtemp(prefix="mipset-")) / out.name
-            artifact.write(elsewhere)
-            kept = f"The result is in {elsewhere}"
-        raise ArtifactError(f"{error} {kept}.") from error
+        raise ArtifactError(f"{error} {_kept(artifact, out.name, run)}.") from error
     remove(run.path)
+
+
+def _kept(artifact: Artifact, name: str, run: CheckpointedRun) -> str:
+    """Where a result is that could not be written."""
+    with suppress(ArtifactError):
+        run.write()
+        return f"{run.path} holds the complete run: the same command writes the file"
+    folder = Path(tempfile.mkdtemp(prefix="mipset-"))
+    try:
+        artifact.write(folder / name)
+    except ArtifactError:
+        folder.rmdir()
+        return "Nothing could be kept"
+    return f"The result is in {folder / name}"
 
 
 def recipe_of(arguments: argparse.Namespace) -> Recipe:
