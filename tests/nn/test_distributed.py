@@ -50,9 +50,9 @@ WITH_EXPERTS = [
     *("--pixel-optimiser", "adam"),
 ]
 
-# Writes a checkpoint after every inner iteration and keeps a copy after every outer one. In the fourth, the process DIES
-# is killed, the process STOPS is stopped, or the process FAILS runs out of memory. If ASKS is set, all of them get a
-# SIGTERM in the third, as from torchrun when it gets one.
+# Writes a checkpoint after every inner iteration and keeps a copy after every outer one. In the fourth, the process
+# DIES is killed, the process STOPS is stopped, or the process FAILS runs out of memory. If ASKS is set, all of them get
+# a SIGTERM in the third, as from torchrun when it gets one.
 DRIVER = """
 import faulthandler, os, shutil, signal, sys
 faulthandler.dump_traceback_later(60)  # where it hangs, if it does
@@ -433,8 +433,8 @@ class TestEnds:
         assert [process.code for process in ended] == [143, 143], ended
         (message,) = ended[0].messages + ended[1].messages
         assert message == (
-            "mipset: Terminated. The same command continues after outer iteration 2 of 5 and 1 of 2 inner iterations of "
-            "the next."
+            "mipset: Terminated. The same command continues after outer iteration 2 of 5 and 1 of 2 inner iterations "
+            "of the next."
         )
         for name in ("x", "whole"):
             assert [process.code for process in run_team([[*command, name, *SMALL]] * 2)] == [0, 0]
