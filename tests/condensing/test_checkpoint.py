@@ -255,6 +255,13 @@ class TestDamage:
         assert {file: file.read_bytes() for file in two.parent.iterdir()} == before
 
 
+def test_removed_checkpoint_leaves_nothing(two: Path) -> None:
+    """Not even what a process left that was killed while it wrote one."""
+    (two.parent / f".{two.name}.0123abcd.part").touch()
+    checkpoint.remove(two)
+    assert list(two.parent.iterdir()) == []
+
+
 class TestAnotherRun:
     def test_all_differences_are_named(self, two: Path) -> None:
         identity = identity_of(two)

@@ -55,7 +55,7 @@ WITH_EXPERTS = [
 # a SIGTERM in the third, as from torchrun when it gets one.
 DRIVER = """
 import faulthandler, os, shutil, signal, sys
-faulthandler.dump_traceback_later(60)  # where it hangs, if it does
+faulthandler.dump_traceback_later(110)  # where it hangs, if it does
 from mipset import cli
 from mipset.condensing import checkpoint, learners
 process = os.environ.get("RANK")

@@ -18,7 +18,7 @@ from mipset.condensing.condense import condense
 from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
-from mipset.io.files import write_whole
+from mipset.io.files import remove_leftovers, write_whole
 from mipset.nn.distributed import ALONE, Team
 from mipset.settings.recipe import Recipe
 
@@ -158,9 +158,10 @@ def needed_bytes(file_bytes: int) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a checkpoint and the one before it."""
+    """Remove a checkpoint, the one before it, and what killed processes left of others."""
     for file in (path, _previous(path)):
         file.unlink(missing_ok=True)
+    remove_leftovers(path)
 
 
 def _previous(path: Path) -> Path:

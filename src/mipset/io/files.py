@@ -36,7 +36,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], previous: Path 
     permissions. What killed processes left beside `path` is removed. With `previous`, the file that was at `path` is
     then there: a process that is killed between these two steps leaves it there, and no file at `path`.
     """
-    _remove_leftovers(path)
+    remove_leftovers(path)
     with _part_of(path, _make_file) as part:
         with part.open("r+b") as stream:
             with suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     After an error, `path` is as it was before. On success, the old folder is removed.
     """
     path = path.resolve()
-    _remove_leftovers(path)
+    remove_leftovers(path)
     with _part_of(path, Path.mkdir) as part:
         for place, content in contents:
             file = part / place
@@ -108,7 +108,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _remove_leftovers(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove what processes left that were killed while they wrote `path`. Names and locks tell what that is."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.(part|old)")
     with suppress(OSError):  # a folder that cannot be listed: then nothing is removed

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -217,6 +218,17 @@ class Processes(Team):
 
     def last_words(self, sentence: str) -> str | None:
         self._ignore_signals()
+        answers: list[str | None] = []
+        asking = threading.Thread(target=lambda: answers.append(self._agreed_words(sentence)), daemon=True)
+        asking.start()
+        asking.join(2 * PATIENCE_SECONDS)
+        if answers:
+            return answers[0]
+        self._joined = False  # the process with the store does not answer: do not wait for it again
+        return sentence
+
+    def _agreed_words(self, sentence: str) -> str | None:
+        """The first reason that a process wrote, if this process is the one of its machine that prints it."""
         here, claim = platform.node(), f"mipset/printed/{self.machine}"
         try:
             written = self._store.compare_set("mipset/reason", "", f"{here}\n{sentence}").decode()
