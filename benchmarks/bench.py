@@ -31,10 +31,11 @@ from rounds import Work, best_times, contenders
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, update
+from mipset.condensing.condense import update
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.optimisers import MomentumSGD
+from mipset.condensing.parts import Parts
 from mipset.condensing.policies import BaselineC, EveryPrefix, MostLearnableSubset, Policy
 from mipset.data import Dataset
 from mipset.evaluation.evaluate import Evaluation

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condensing.condense import Parts
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.optimisers import Moment
+from mipset.condensing.parts import Parts
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator, shuffled_batch
 

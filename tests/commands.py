@@ -30,7 +30,7 @@ BRIEF = ["--networks", "1", "--protocol", "quick", "--epochs", "1", "--threads",
 # A driver that has no torch.
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from mipset.cli import main; main(sys.argv[1:])"
 
-# A driver that keeps a checkpoint after every outer iteration, and after the second one waits to be killed.
+# A driver that keeps a checkpoint after every inner iteration, and after the second one waits to be killed.
 EAGER = """
 import sys, time
 from mipset import cli
@@ -60,6 +60,9 @@ progress.Progress.advance = advance_and_say
 if __name__ == "__main__":
     cli.main(sys.argv[1:])
 """
+
+# The same, with iterations that take a second.
+SLOW = TELLING.replace("flush=True)", "flush=True)\n    time.sleep(1)").replace("import sys", "import sys, time")
 
 # Trains a classifier on three images per class of the file at an address; prints whether it has learned them.
 SOFTMAX = """
@@ -182,7 +185,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     """Press Ctrl-C. The command must say that it wrote nothing, and nothing else."""
     os.killpg(process.pid, signal.SIGINT)
     _, messages = process.communicate(timeout=20)
-    assert process.returncode == 2
+    assert process.returncode == 130
     assert messages.splitlines()[-1] == "mipset: Interrupted. Nothing was written."
     assert "Traceback" not in messages
 

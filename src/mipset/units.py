@@ -17,6 +17,16 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def parse_duration(text: str) -> float:
+    """`90s`, `3min`, `3.5min` or `2h` in seconds. Anything else is a ValueError."""
+    units = {"s": 1.0, "min": 60.0, "h": 3600.0}
+    number = text.rstrip("hmins")
+    unit = text[len(number) :]
+    if unit not in units or not 0 < float(number) * units[unit] < float("inf"):
+        raise ValueError(f"{text!r} is no time")
+    return float(number) * units[unit]
+
+
 def byte_count(count: int) -> str:
     """`512 B`, `30.7 kB`, `3.1 MB`, `1.0 GB`."""
     for unit, length in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):

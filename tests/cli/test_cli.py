@@ -97,7 +97,7 @@ class TestHelp:
     def test_flags_of_every_verb(self) -> None:
         """A flag that a script uses must not disappear."""
         machine = {"--device", "--threads", "--compile"}
-        protocol = {"--protocol", "--epochs"}
+        protocol = {"--protocol", "--epochs", "--no-flip"}
         settings = {
             *("--ipc", "--period", "--freeze", "--subset-weight", "--metric", "--metric-epochs", "--round-distances"),
             "--steps",
@@ -108,12 +108,14 @@ class TestHelp:
             *("--network-momentum", "--network-decay", "--seed"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
+        runs = {"--resume", "--fresh", "--max-time"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
-                *("DATASET", "--help", "--out", "--recipe", "--start", "--resume", "--force", "--dry-run"),
+                *("DATASET", "--help", "--out", "--recipe", "--start", "--force", "--dry-run"),
                 *("--budget", "--policy", "--prefix-weights"),
+                *runs,
                 *settings,
                 *data,
                 *machine,
@@ -139,8 +141,9 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--skip-bad", "--recipe", "--resume", "--force", "--policy"),
+                *("FILE", "--help", "--out", "--data", "--skip-bad", "--recipe", "--force", "--policy"),
                 "--prefix-weights",
+                *runs,
                 *settings,
                 *machine,
             },

@@ -171,6 +171,6 @@ Store.add_result = add_and_interrupt
 cli.main(sys.argv[1:])
 """
         process = run("compare", f"npz:{pets}", "--out", "x", *GRID, code=code, cwd=tmp_path)
-        assert process.returncode == 2
+        assert process.returncode == 130
         message = sentence(process.stderr)
         assert message == "mipset: Interrupted. 1 of 2 cells finished: the same command continues.\n"

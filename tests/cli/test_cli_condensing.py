@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ from commands import (
     BRIEF,
     EAGER,
     GOLDEN,
-    TELLING,
+    SLOW,
     TINY,
     Here,
     done,
-    interrupt,
     is_refused,
     limit_files_to,
     names,
@@ -38,11 +38,12 @@ from commands import (
 from mipset import Accuracy, cli, read
 from mipset.cli import condensing, inputs
 from mipset.condensing import checkpoint
+from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
 from mipset.units import byte_count
 
-Interrupted = Callable[..., str]
+FIRST_INNER = " and 1 of 2 inner iterations of the next"
 
 
 class TestRecipeChoice:
@@ -87,17 +88,38 @@ class TestBudget:
         assert chosen["outer"] * chosen["inner"] >= 20
         assert chosen["experts"] >= 2
 
-    def test_resumed_run_keeps_what_was_chosen(self, tmp_path: Path, pets: Path, here: Here) -> None:
+    def test_resumed_run_keeps_what_was_chosen(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
         data, out, whole = f"npz:{pets}", tmp_path / "set", tmp_path / "whole"
         budget = (data, "--budget", "1s", *self.FAST)
         here("condense", *budget, "--out", whole)
         r = mipset.Recipe(**read(whole).recipe)
         steps = mipset.condense(mipset.assemble(r, mipset.load(data)))
         first = next(step for step in steps if step.outer_done)
-        loaded = mipset.load(data)
-        checkpoint.save(out.with_name("set.checkpoint"), first, r, loaded.identity, "compiled kernels")
-        here("condense", *budget, "--out", out, "--resume", "--compile", "on")
+        identity = checkpoint.Identity(r, mipset.load(data).identity, "compiled kernels", "1s")
+        checkpoint.save(out.with_name("set.checkpoint"), first, identity)
+        assert "--budget is 1s there and 2s here." in refusal(
+            "condense", data, "--budget", "2s", *self.FAST, "--out", out, "--compile", "on"
+        )
+        here("condense", *budget, "--out", out, "--compile", "on")
         assert read(out).recipe == read(whole).recipe
+
+    def test_choice_is_kept_if_the_run_is_stopped_before_its_first_iteration(
+        self, tmp_path: Path, pets: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def stop(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        out = tmp_path / "set"
+        command = ["condense", f"npz:{pets}", "--budget", "1s", *self.FAST, "--out", out]
+        with monkeypatch.context() as patch:
+            patch.setattr("mipset.condensing.assembly.assemble", stop)
+            with pytest.raises(SystemExit) as ended:
+                cli.main([str(word) for word in command])
+        assert ended.value.code == 130
+        found = checkpoint.find(out.with_name("set.checkpoint"))
+        assert found is not None
+        here(*command)
+        assert read(out).recipe == found.recipe
 
     @pytest.mark.parametrize(
         ("flags", "message"),
@@ -175,7 +197,7 @@ class TestCosts:
         assert "fewer than --real-batch 21" in refusal(*dry, "--real-batch", 21)
         assert "Choose a smaller --depth" in refusal(*dry, "--depth", 9)
         assert "pets.npz exists already" in refusal(*dry, "--out", pets)
-        assert "Leave out --resume" in refusal(*dry, "--resume")
+        assert "Leave out --resume and --fresh" in refusal(*dry, "--resume")
         first = tmp_path / "first"
         here("condense", f"npz:{pets}", "--out", first, *TINY)
         assert "memory" in here(*dry, "--start", first)
@@ -307,48 +329,10 @@ class TestRefusals:
         assert "fewer than --train-batch 61" in refusal(*condense, "--train-batch", 61)
 
 
-class TestInterrupt:
-    def test_interrupting_condense_writes_nothing(
-        self, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]
-    ) -> None:
-        process = start(
-            TELLING,
-            *("condense", f"npz:{pets}", "--out", "x", *TINY, "--outer", 100_000),
-            cwd=tmp_path,
-            until="working",
-            processes=processes,
-        )
-        interrupt(process)
-        assert names(tmp_path) == {"pets.npz"}
-
-
-class TestResume:
-    """A run that was interrupted and resumed gives the same bytes as one that was not."""
+class TestStopped:
+    """A run that is stopped saves. The same command continues it, and writes the same bytes."""
 
     LONG = (*TINY, "--outer", "5", "--policy", "mdc", "--period", "1", "--pool", "2", "--life", "3")
-
-    @pytest.fixture
-    def interrupted(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Interrupted:
-        """A command whose user presses Ctrl-C right after checkpoint number `after`, or the next step after it."""
-
-        def run_interrupted(*arguments: object, after: int) -> str:
-            save, saved = checkpoint.save, []
-
-            def save_and_interrupt(*given: Any) -> None:
-                save(*given)
-                saved.append(given)
-                if len(saved) == after:
-                    os.kill(os.getpid(), signal.SIGINT)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(checkpoint, "SECONDS", -1)
-                patch.setattr(checkpoint, "save", save_and_interrupt)
-                with pytest.raises(SystemExit) as ended:
-                    cli.main([str(argument) for argument in arguments])
-            assert ended.value.code == 2
-            return sentence(capfd.readouterr().err)
-
-        return run_interrupted
 
     @pytest.fixture
     def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
@@ -357,18 +341,84 @@ class TestResume:
         (tmp_path / "whole").unlink()
         return content
 
-    def test_run_resumed_after_interrupts_is_the_same(
-        self, here: Here, interrupted: Interrupted, uninterrupted: bytes, tmp_path: Path, pets: Path
+    @pytest.mark.parametrize(
+        ("number", "code", "word"), [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
+    )
+    def test_signal_saves(
+        self,
+        here: Here,
+        uninterrupted: bytes,
+        tmp_path: Path,
+        pets: Path,
+        processes: list[subprocess.Popen[str]],
+        number: signal.Signals,
+        code: int,
+        word: str,
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
-        assert "Add --resume to continue after outer iteration " in interrupted(*command, after=2)
+        process = start(SLOW, *command, cwd=tmp_path, until="working", processes=processes)
+        process.send_signal(number)
+        _, messages = process.communicate(timeout=20)
+        assert process.returncode == code
+        assert messages == f"mipset: {word}. The same command continues after outer iteration 0 of 5{FIRST_INNER}.\n"
         assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
-        assert "Add --resume to continue after outer iteration " in interrupted(*command, "--resume", after=1)
-        here(*command, "--resume")
+        here(*command)
         assert names(tmp_path) == {"pets.npz", "x"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
-    def test_run_resumed_after_a_kill_is_the_same(
+    def test_second_interrupt_ends_at_once(
+        self,
+        here: Here,
+        uninterrupted: bytes,
+        tmp_path: Path,
+        pets: Path,
+        processes: list[subprocess.Popen[str]],
+    ) -> None:
+        """The driver waits after its second checkpoint. There is no traceback, and the checkpoints are good."""
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.3)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=20)
+        assert (process.returncode, messages) == (-signal.SIGINT, "")
+        here(*command)
+        assert names(tmp_path) == {"pets.npz", "x"}
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_time_limit_saves(
+        self, here: Here, uninterrupted: bytes, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        for iteration in range(1, 10):
+            assert f"continues after outer iteration {iteration // 2} of 5" in stopped(
+                capfd, *command, "--max-time", "0.001s", code=124
+            )
+        here(*command, "--max-time", "1h")
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+
+    def test_impossible_time_limit_is_refused(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        for text in ("soon", "5", "-1s", "0s", "infh", "nanmin"):
+            assert f"--max-time is '{text}'. Write a time such as 90s, 3min or 2h." in refusal(
+                "condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, f"--max-time={text}"
+            )
+
+    def test_time_limit_keeps_experts(
+        self, here: Here, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every command trains an expert by one step."""
+        monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
+        small = ("--ipc", 2, "--width", 4, "--depth", 2, "--outer", 1, "--inner", 1, "--real-batch", 8, "--threads", 1)
+        experts = ("--recipe", "own-cpu", "--train-batch", 8, "--experts", 1, "--expert-steps", 3)
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *small, *experts]
+        for _ in range(3):
+            assert "--max-time are over. The same command continues." in stopped(
+                capfd, *command, "--max-time", "0.001s", code=124
+            )
+        here(*command)
+
+    def test_run_continued_after_a_kill_is_the_same(
         self,
         here: Here,
         uninterrupted: bytes,
@@ -380,84 +430,163 @@ class TestResume:
         process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=20)
-        assert {"x.checkpoint"} <= names(tmp_path)
-        assert "x" not in names(tmp_path)
-        here(*command, "--resume")
+        assert names(tmp_path) == {"pets.npz", "x.checkpoint", "x.checkpoint.previous", ".x.mipset-lock"}
+        here(*command)  # the lock of a dead process is taken over
+        assert names(tmp_path) == {"pets.npz", "x"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
-    def test_growing_resumed_after_an_interrupt_is_the_same(
-        self, here: Here, refusal: Here, interrupted: Interrupted, tmp_path: Path, pets: Path
+    def test_growing_continues(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         first, other, whole = (tmp_path / name for name in ("first", "other", "whole"))
         here("condense", f"npz:{pets}", "--out", first, *self.LONG)
         grow = ("grow", first, "--ipc", 4, "--data", f"npz:{pets}", "--threads", 1, "--out")
         here(*grow, whole)
-        assert "Add --resume to continue after outer iteration " in interrupted(*grow, tmp_path / "x", after=2)
+        message = stopped(capfd, *grow, tmp_path / "x", "--max-time", "0.001s", code=124)
+        assert "The 0.001s of --max-time are over. The same command continues after outer iteration 0 of 5" in message
         images = read(first).images
         replace(read(first), images=255 - images).write(other)
-        message = refusal("grow", other, *grow[2:], tmp_path / "x", "--resume")
-        assert "was made from other data" in message
+        assert "the data are others" in refusal("grow", other, *grow[2:], tmp_path / "x")
         here(*grow, tmp_path / "x", "--resume")
         assert names(tmp_path) == {"pets.npz", "first", "other", "whole", "x"}
         assert (tmp_path / "x").read_bytes() == whole.read_bytes()
+        assert "There is no checkpoint" in refusal(*grow, tmp_path / "y", "--resume")
 
-    def test_resume_refuses_checkpoints_of_other_runs(
-        self, refusal: Here, here: Here, interrupted: Interrupted, tmp_path: Path, pets: Path, kernels: Kernels
+    def test_checkpoint_of_another_run_is_refused_with_all_differences(
+        self, refusal: Here, here: Here, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str], kernels: Kernels
     ) -> None:
         command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
         assert "There is no checkpoint" in refusal(*command, "--resume")
-        interrupted(*command, after=1)
-        message = refusal(*command, "--resume", "--policy", "mdc-per-class")
-        assert "was made with --policy mdc, not mdc-per-class. Use the same settings" in message
-        assert "made with plain torch, not with compiled kernels. Use the same --compile" in refusal(
-            *command, "--resume", "--compile", "on"
-        )
+        stopped(capfd, *command, "--max-time", "0.001s", code=124)
         other = save_npz(tmp_path / "other.npz", seed=9)
-        message = refusal("condense", f"npz:{other}", "--out", tmp_path / "x", *self.LONG, "--resume")
-        assert "was made from other data" in message
-        waiting = tmp_path / "x.checkpoint"
-        content = waiting.read_bytes()
-        for damaged in (
-            b"",
-            b"\x80\x02.",
-            content[:100],
-            content[: len(content) // 2],
-            bytes(500),
-            b"P" * 500,
-        ):
-            waiting.write_bytes(damaged)
-            assert "x.checkpoint cannot be read. Delete it to start again." in refusal(*command, "--resume")
-        here(*command)  # a new run ignores the checkpoint and removes it
-        assert names(tmp_path) == {"pets.npz", "other.npz", "x"}
+        changes = ("--policy", "mdc-per-class", "--seed", 1, "--compile", "on")
+        assert (
+            "x.checkpoint is of another run: --policy is mdc there and mdc-per-class here; --seed is 0 there and 1 "
+            "here; the data are others; --compile: plain torch there and compiled kernels here. Use the same settings "
+            "and data to continue it, or set --fresh to start again."
+        ) in refusal("condense", f"npz:{other}", *command[2:], *changes)
+        assert "Leave one of them out" in refusal(*command, "--fresh", "--resume")
+        message = stopped(capfd, *command, "--fresh", "--seed", 1, "--max-time", "0.001s", code=124)
+        assert "The same command without --fresh continues after " in message
+        here(*command, "--seed", 1)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "y", *self.LONG, "--seed", 1)
+        assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
 
-    def test_interrupt_does_not_offer_an_old_checkpoint(
+    def test_damaged_checkpoint_is_one_sentence(
+        self,
+        refusal: Here,
+        uninterrupted: bytes,
+        tmp_path: Path,
+        pets: Path,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG]
+        stopped(capfd, *command, "--max-time", "0.001s", code=124)
+        stopped(capfd, *command, "--max-time", "0.001s", code=124)
+        newest, before = tmp_path / "x.checkpoint", tmp_path / "x.checkpoint.previous"
+        kept = before.read_bytes()
+        for file in (newest, before):
+            file.write_bytes(file.read_bytes()[:-1])
+        assert "x.checkpoint is damaged, and there is none before it. Set --fresh to start again." in refusal(*command)
+        before.write_bytes(kept)
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(word) for word in command])
+        assert ended.value.code == 0
+        assert sentence(capfd.readouterr().err) == (
+            f"mipset: {newest} is damaged or missing. Continuing from {before}, after outer iteration 0 of 5"
+            f"{FIRST_INNER}. Use --fresh to start again.\n"
+        )
+        assert (tmp_path / "x").read_bytes() == uninterrupted
+        assert names(tmp_path) == {"pets.npz", "x"}
+
+    def test_interrupt_before_the_first_iteration_writes_nothing(
         self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """A checkpoint that another run left is not mentioned."""
-        (tmp_path / "x.checkpoint").write_bytes(b"old")
+        monkeypatch.setattr(
+            "mipset.condensing.assembly.assemble", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+        )
+        message = stopped(capfd, "condense", f"npz:{pets}", "--out", tmp_path / "x", *self.LONG, code=143)
+        assert message == "mipset: Terminated. Nothing was written."
+        assert names(tmp_path) == {"pets.npz"}
 
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
 
-        monkeypatch.setattr("mipset.display.progress.Progress.advance", interrupt)
-        with pytest.raises(SystemExit):
-            cli.main(["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *self.LONG])
-        assert capfd.readouterr().err == "mipset: Interrupted. Nothing was written.\n"
+def stopped(capfd: pytest.CaptureFixture[str], *words: object, code: int) -> str:
+    """The last message of a command that was stopped."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words])
+    messages = capfd.readouterr().err
+    assert ended.value.code == code, messages
+    assert "Traceback" not in messages
+    return messages.splitlines()[-1]
+
+
+class TestTwoRuns:
+    def test_second_run_with_the_same_output_is_refused(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        with only_writer(tmp_path / "x"):
+            message = refusal("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
+            assert f"x is being written by process {os.getpid()} on " in message
+            assert "Wait until it has ended, or choose another --out." in message
 
 
 class TestFullDisk:
     def test_full_disk_leaves_no_file_of_condense(self, tmp_path: Path, pets: Path) -> None:
-        process = run("condense", f"npz:{pets}", "--out", "x", *TINY, cwd=tmp_path, preexec=limit_files_to(500))
+        (tmp_path / "tmp").mkdir()
+        limit = limit_files_to(500)
+        command = ["condense", f"npz:{pets}", "--out", "x", *TINY]
+        process = run(*command, cwd=tmp_path, preexec=limit, TMPDIR=str(tmp_path / "tmp"))
         assert process.returncode == 2
-        assert "x cannot be written: File too large." in sentence(process.stderr)
-        assert names(tmp_path) == {"pets.npz"}
+        assert "x cannot be written: File too large. Nothing could be kept." in sentence(process.stderr)
+        assert names(tmp_path) == {"pets.npz", "tmp"}
+        assert names(tmp_path / "tmp") == set()
 
     def test_full_disk_leaves_no_checkpoint(self, tmp_path: Path, pets: Path) -> None:
         command = ["condense", f"npz:{pets}", "--out", "x", *TINY]
         process = run(*command, code=EAGER, cwd=tmp_path, preexec=limit_files_to(500))
         assert process.returncode == 2
-        assert "The checkpoint x.checkpoint cannot be written" in sentence(process.stderr)
+        assert "The checkpoint x.checkpoint cannot be written: File too large. Free some" in sentence(process.stderr)
         assert names(tmp_path) == {"pets.npz"}
+
+    def test_result_that_cannot_be_written_is_kept(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """In the checkpoint, from which the same command writes it; or else in a temporary folder."""
+        command = ["condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY]
+        here(*command[:3], tmp_path / "whole", *TINY)
+        whole = (tmp_path / "whole").read_bytes()
+        write, save = mipset.Artifact.write, checkpoint.save
+
+        def never_here(artifact: mipset.Artifact, path: Path) -> None:
+            if path.parent == tmp_path:
+                raise mipset.ArtifactError(f"{path} cannot be written: No space left on device.")
+            write(artifact, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(mipset.Artifact, "write", never_here)
+            message = stopped(capfd, *command, code=2)
+            kept = tmp_path / "x.checkpoint"
+            assert f"{kept} holds the complete run: the same command writes the file." in message
+            kept.unlink()
+            patch.setattr(checkpoint, "save", lambda *_: save(tmp_path / "none" / "x", *_[1:]))
+            message = stopped(capfd, *command, code=2)
+            elsewhere = Path(message.rpartition("The result is in ")[2].removesuffix("."))
+            assert elsewhere.read_bytes() == whole
+            elsewhere.unlink()
+            elsewhere.parent.rmdir()
+            patch.setattr(checkpoint, "save", save)
+            stopped(capfd, *command, code=2)
+        monkeypatch.setattr("mipset.condensing.condense.update", None)  # an iteration would fail
+        here(*command)
+        assert (tmp_path / "x").read_bytes() == whole
+        assert names(tmp_path) == {"pets.npz", "whole", "x"}
+
+    def test_disk_that_is_too_full_is_found_before_the_work(
+        self, tmp_path: Path, pets: Path, refusal: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10_000, 9_000, 1_000))
+        monkeypatch.setattr("mipset.condensing.assembly.assemble", None)
+        message = refusal("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
+        assert "x has 1.0 kB left, but writing it needs " in message
 
 
 class TestGrow:

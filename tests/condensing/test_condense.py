@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.condense import condense
 from mipset.condensing.learners import Learner
 from mipset.condensing.optimisers import MomentumSGD
+from mipset.condensing.parts import Parts, Step
 from mipset.condensing.policies import MostLearnableSubset, PerClass
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError

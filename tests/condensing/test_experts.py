@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from mipset.condensing import assembly, experts
 from mipset.condensing.assembly import assemble, training_rule
 from mipset.condensing.condense import condense
 from mipset.condensing.experts import ExpertFiles, Experts
+from mipset.condensing.states import from_bytes, to_bytes
 from mipset.data import Dataset
 from mipset.errors import DivergedError
 from mipset.nn.distributed import Alone
@@ -87,7 +88,7 @@ def test_networks_depend_on_the_place_in_the_run_only(toy: Dataset, recipe: Reci
 def test_experts_on_disk_are_used_again(toy: Dataset, recipe: Recipe, tmp_path: Path, monkeypatch: Any) -> None:
     first = learner(toy, recipe, tmp_path)
     first.prepare()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pt", "1.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.expert", "1.expert"]
     monkeypatch.setattr(experts, "shuffled_batch", None)  # a training step would fail
     again = learner(toy, recipe, tmp_path)
     assert all(map(torch.equal, last_weights(first), last_weights(again)))
@@ -104,7 +105,7 @@ def test_interrupted_training_goes_on_with_the_same_result(
 
     with pytest.raises(KeyboardInterrupt):
         learner(toy, recipe, tmp_path).prepare(stop)
-    assert torch.load(tmp_path / "1.pt", weights_only=True)["steps"] == 3
+    assert from_bytes((tmp_path / "1.expert").read_bytes())["steps"] == 3
     steps: list[tuple[float, float]] = []
     resumed = learner(toy, recipe, tmp_path)
     resumed.prepare(lambda _, done, total: steps.append((done, total)))
@@ -112,12 +113,51 @@ def test_interrupted_training_goes_on_with_the_same_result(
     assert all(map(torch.equal, last_weights(resumed), last_weights(learner(toy, recipe))))
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense"])
-def test_damaged_file_is_trained_again(toy: Dataset, recipe: Recipe, tmp_path: Path, content: bytes) -> None:
-    expected = last_weights(learner(toy, recipe, tmp_path))
-    (tmp_path / "0.pt").write_bytes(content)
+def test_interrupt_between_two_steps_loses_nothing(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:
+    def stop(*report: object) -> None:
+        if report[1] == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learner(toy, recipe, tmp_path).prepare(stop)
+    assert from_bytes((tmp_path / "1.expert").read_bytes())["steps"] == 3
+    assert all(map(torch.equal, last_weights(learner(toy, recipe, tmp_path)), last_weights(learner(toy, recipe))))
+
+
+def changed_bit(content: bytes) -> bytes:
+    place = len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def with_weights(content: bytes, change: Callable[[Tensor], object]) -> bytes:
+    """The content with other weights, and a digest that fits."""
+    state = from_bytes(content)
+    return to_bytes({**state, "weights": change(state["weights"])})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda _: b"nonsense",
+        changed_bit,
+        lambda content: with_weights(content, lambda weights: weights[1:]),
+        lambda content: with_weights(content, lambda weights: weights / 0),
+        lambda content: with_weights(content, lambda weights: weights.double()),
+        lambda content: with_weights(content, lambda _: None),
+        lambda content: to_bytes({**from_bytes(content), "steps": 99}),
+        lambda content: to_bytes({**from_bytes(content), "first": from_bytes(content)["weights"]}),
+    ],
+)
+def test_damaged_file_is_trained_again(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    expected, file = last_weights(learner(toy, recipe, tmp_path)), tmp_path / "0.expert"
+    written = file.read_bytes()
+    file.write_bytes(damage(written))
     assert all(map(torch.equal, last_weights(learner(toy, recipe, tmp_path)), expected))
-    assert len((tmp_path / "0.pt").read_bytes()) > 100
+    trained_again, before = from_bytes(file.read_bytes()), from_bytes(written)
+    assert torch.equal(trained_again["weights"], before["weights"])
 
 
 def test_experts_are_not_kept_in_a_folder_that_cannot_be_written(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.condense import Parts, condense, update
+from mipset.condensing.condense import condense, update
 from mipset.condensing.costs import passes
 from mipset.condensing.metrics import AccuracyDifference, Metric
+from mipset.condensing.parts import Parts
 from mipset.condensing.passes import Passes
 from mipset.condensing.policies import MostLearnableSubset, Policy
 from mipset.data import Dataset

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -27,12 +26,12 @@ from torch.nn import Parameter
 
 import mipset
 from mipset import cli
-from mipset.condensing import checkpoint
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense
+from mipset.condensing.states import from_bytes
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.nn.distributed import ALONE, ENDED, Alone, Team, joined
+from mipset.nn.distributed import ALONE, ENDED, Alone, Team, joined, timeout_of
 from mipset.settings.recipe import Recipe
 
 SOURCE = str(Path(mipset.__file__).parents[1])
@@ -51,11 +50,12 @@ WITH_EXPERTS = [
     *("--pixel-optimiser", "adam"),
 ]
 
-# Writes a checkpoint after every outer iteration and keeps a copy of each. In the fourth, the process DIES is killed,
-# or the process FAILS runs out of memory.
+# Writes a checkpoint after every inner iteration and keeps a copy after every outer one. In the fourth, the process
+# DIES is killed, the process STOPS is stopped, or the process FAILS runs out of memory. If ASKS is set, all of them get
+# a SIGTERM in the third, as from torchrun when it gets one.
 DRIVER = """
 import faulthandler, os, shutil, signal, sys
-faulthandler.dump_traceback_later(60)  # where it hangs, if it does
+faulthandler.dump_traceback_later(110)  # where it hangs, if it does
 from mipset import cli
 from mipset.condensing import checkpoint, learners
 process = os.environ.get("RANK")
@@ -63,8 +63,13 @@ checkpoint.SECONDS = -1
 save, start = checkpoint.save, learners.TrainedOnReal.start
 def save_and_keep(path, step, *rest):
     save(path, step, *rest)
-    shutil.copy(path, f"{path}-{step.t}")
+    if step.outer_done:
+        shutil.copy(path, f"{path}-{step.t}")
 def start_or_end(self, t):
+    if t == 3 and "ASKS" in os.environ:
+        os.kill(os.getpid(), signal.SIGTERM)
+    if t == 4 and process == os.environ.get("STOPS"):
+        os.kill(os.getpid(), signal.SIGSTOP)
     if t == 4 and process == os.environ.get("DIES"):
         os.kill(os.getpid(), signal.SIGKILL)
     if t == 4 and process == os.environ.get("FAILS"):
@@ -134,17 +139,20 @@ def torchrun(start: Start) -> Callable[..., Ended]:
     return run
 
 
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 @pytest.fixture
 def run_team(start: Start) -> Callable[..., list[Ended]]:
     """Start the processes of a team without torchrun, so that the output of each is known."""
 
     def run(commands: Sequence[Sequence[object]], folders: Sequence[Path] = (), **environment: str) -> list[Ended]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
         count = str(len(commands))
         team = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "GROUP_RANK": "0"}
-        team |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
+        team |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), **environment}
         started = [
             start([sys.executable, *command], *folders[i : i + 1], RANK=str(i), LOCAL_RANK=str(i), **team)
             for i, command in enumerate(commands)
@@ -187,15 +195,16 @@ class Parted(Alone):
 
 
 def content(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = torch.load(path, weights_only=True)
-    return loaded
+    """The recipe and the state in a checkpoint."""
+    loaded = from_bytes(path.read_bytes())
+    return {"recipe": loaded["recipe"], **loaded["state"]}
 
 
 def alone(saved: dict[str, Any], data: Dataset, team: Team = ALONE) -> dict[str, Any]:
     """The state of one process after as many outer iterations as in the checkpoint of several."""
     parts = assemble(Recipe(**saved["recipe"]), data, torch.device("cpu"), team=team)
     for step in condense(parts):
-        if step.outer_done and step.t == saved["done"]:
+        if step.outer_done and step.t == saved["t"]:
             break
     return {"pixels": parts.S.pixels, "optimiser": parts.optimiser.state, "policy": parts.policy.state()}
 
@@ -342,7 +351,7 @@ class TestTheSameRun:
         """Every expert is trained by one process, so its bits are those of a run with one process."""
         ended = torchrun(2, "-m", "mipset", "condense", pets, "--out", "two", *WITH_EXPERTS, MIPSET_HOME="cache")
         assert ended.code == 0, ended.err
-        assert len(list((tmp_path / "cache" / "experts").glob("*/*.pt"))) == 3
+        assert len(list((tmp_path / "cache" / "experts").glob("*/*.expert"))) == 3
         monkeypatch.chdir(tmp_path)
         with pytest.raises(SystemExit) as stopped:
             cli.main(["condense", pets, "--out", "one", *WITH_EXPERTS])
@@ -395,37 +404,57 @@ class TestEnds:
         """If the leading process is killed, the other one prints the message."""
         ended = torchrun(2, driver, "condense", pets, "--out", "x", *SMALL, DIES=dies)
         assert ended.code != 0
-        assert ended.messages == [f"mipset: {ENDED}. Add --resume to continue after outer iteration 3."]
+        assert ended.messages == [f"mipset: {ENDED}. The same command continues after outer iteration 3 of 5."]
         assert not (tmp_path / "x").exists()
-        assert_images_close(here("x", "--resume"), here("whole"))
+        assert_images_close(here("x"), here("whole"))
         assert not (tmp_path / "x.checkpoint").exists()
 
-    def test_interrupted_run_can_be_resumed_by_two_processes(
-        self,
-        run_team: Callable[..., list[Ended]],
-        here: Callable[..., Path],
-        pets: str,
-        monkeypatch: pytest.MonkeyPatch,
-        tmp_path: Path,
+    def test_stopped_run_can_be_continued_by_two_processes(
+        self, run_team: Callable[..., list[Ended]], here: Callable[..., Path], pets: str, tmp_path: Path
     ) -> None:
-        """The second process does not have the folder of the first, as on another machine."""
-        save = checkpoint.save
-
-        def save_and_interrupt(*arguments: Any) -> None:
-            save(*arguments)
-            os.kill(os.getpid(), signal.SIGINT)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "SECONDS", -1)
-            patch.setattr(checkpoint, "save", save_and_interrupt)
-            with pytest.raises(SystemExit):
-                cli.main(["condense", pets, "--out", str(tmp_path / "x"), *SMALL])
+        """In the middle of an outer iteration. The second process has not the folder of the first."""
+        with pytest.raises(SystemExit):
+            cli.main(["condense", pets, "--out", str(tmp_path / "x"), *SMALL, "--max-time", "0.001s"])
         (tmp_path / "elsewhere").mkdir()
-        command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL, "--resume"]
+        command = ["-m", "mipset", "condense", pets, "--out", "x", *SMALL]
         ended = run_team([command] * 2, [tmp_path, tmp_path / "elsewhere"])
         assert [process.code for process in ended] == [0, 0], ended
+        (message,) = ended[0].messages + ended[1].messages
+        assert message.startswith("mipset: Continuing from x.checkpoint, after outer iteration 0 of 5 and 1 of 2 inner")
         assert_images_close(tmp_path / "x", here("whole"))
         assert not list((tmp_path / "elsewhere").iterdir())
+
+    def test_two_processes_save_in_the_middle_and_continue_with_the_same_bits(
+        self, run_team: Callable[..., list[Ended]], driver: Path, pets: str, tmp_path: Path
+    ) -> None:
+        """torchrun ends its processes with SIGTERM: they agree, save, and say the same."""
+        command = [driver, "condense", pets, "--out"]
+        ended = run_team([[*command, "x", *SMALL]] * 2, ASKS="1")
+        assert [process.code for process in ended] == [143, 143], ended
+        (message,) = ended[0].messages + ended[1].messages
+        assert message == (
+            "mipset: Terminated. The same command continues after outer iteration 2 of 5 and 1 of 2 inner iterations "
+            "of the next."
+        )
+        for name in ("x", "whole"):
+            assert [process.code for process in run_team([[*command, name, *SMALL]] * 2)] == [0, 0]
+        assert (tmp_path / "x").read_bytes() == (tmp_path / "whole").read_bytes()
+
+    @pytest.mark.parametrize("stops", ["0", "1"])
+    def test_process_that_does_not_answer_is_noticed(self, start: Start, driver: Path, pets: str, stops: str) -> None:
+        """After the time that is set, even if it is the leading one, which has what the others exchange."""
+        team = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+        team |= {"MASTER_PORT": free_port(), "STOPS": stops, "MIPSET_TEAM_TIMEOUT": "4s"}
+        command = [sys.executable, driver, "condense", pets, "--out", "x", *SMALL]
+        both = [start(command, RANK=str(i), LOCAL_RANK=str(i), **team) for i in range(2)]
+        ended = end(both[1 - int(stops)])
+        assert ended.code == 2
+        assert ended.messages == [f"mipset: {ENDED}. The same command continues after outer iteration 3 of 5."]
+
+    def test_impossible_time_is_refused(self) -> None:
+        with pytest.raises(SettingError, match=r"^MIPSET_TEAM_TIMEOUT is 'soon'\. Write a time such as 90s"):
+            timeout_of({"MIPSET_TEAM_TIMEOUT": "soon"})
+        assert timeout_of({}).total_seconds() == 600
 
     def test_error_of_one_process_ends_all(self, run_team: Callable[..., list[Ended]], driver: Path, pets: str) -> None:
         """The first process prints what happened to the second."""

@@ -16,8 +16,9 @@ from pathlib import Path
 from mipset import __version__
 from mipset.cli import comparing, condensing, datasets, devices, evaluating, files
 from mipset.cli.parser import Parser
+from mipset.cli.stopping import Stopping
 from mipset.cli.wording import print_message
-from mipset.errors import MipsetError, TeamError, choices, missing
+from mipset.errors import MipsetError, SettingError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
 PACKAGES = {"torch": "torch", "PIL": "Pillow"}  # by module: what a verb may need and a device does not have
@@ -25,32 +26,43 @@ USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need le
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run one command. An error is one line on standard error, and the exit code is 2."""
-    sys.exit(_main(sys.argv[1:] if words is None else words))
+    """Run one command. An error is one line on standard error, and the exit code is 2.
+
+    A command that was stopped has the exit code of `Stopping`.
+    """
+    stopping = Stopping()
+    try:
+        with stopping:
+            code = _main(sys.argv[1:] if words is None else words, stopping)
+    except KeyboardInterrupt:  # before the command began, or after its end
+        code = stopping.code
+    sys.exit(code)
 
 
-def _main(words: list[str]) -> int:
+def _main(words: list[str], stopping: Stopping) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a terminal may lack a bar or a file name
     try:
         with joined() if words[:1] == ["condense"] else nullcontext(ALONE) as team:
-            return _run(words, team)
-    except TeamError as error:
+            return _run(words, team, stopping)
+    except (SettingError, TeamError) as error:
         return _fail(str(error))
-    except KeyboardInterrupt:  # while waiting for the other processes
-        return _fail(_interrupted(""))
+    except KeyboardInterrupt as stop:  # while waiting for the other processes
+        return _fail(_interrupted(str(stop)), code=stopping.code)
 
 
-def _run(words: list[str], team: Team) -> int:
-    arguments = argparse.Namespace(team=team, parser=None)
+def _run(words: list[str], team: Team, stopping: Stopping) -> int:
+    arguments = argparse.Namespace(team=team, stopping=stopping, parser=None)
     try:
         with _only_the_leader_prints(team):
             _parse(words, arguments)
             run: Callable[[argparse.Namespace], None] = arguments.run
             run(arguments)
             sys.stdout.flush()
-    except (KeyboardInterrupt, TeamError) as stop:
-        return _fail(_interrupted(str(stop)), team)
+    except KeyboardInterrupt as stop:
+        return _fail(_interrupted(str(stop)), team, stopping.code)
+    except TeamError as error:
+        return _fail(_interrupted(str(error)), team)
     except MipsetError as error:
         return _fail(error.naming(_typed_names(arguments).get), team)
     except (MemoryError, RuntimeError) as error:
@@ -98,11 +110,11 @@ def _out_of_memory(arguments: argparse.Namespace) -> str:
     return f"There is not enough memory. {advice}."
 
 
-def _fail(sentence: str, team: Team = ALONE) -> int:
+def _fail(sentence: str, team: Team = ALONE, code: int = 2) -> int:
     message = team.last_words(sentence)
     if message is not None:
         print_message(message)
-    return 2
+    return code
 
 
 @contextmanager

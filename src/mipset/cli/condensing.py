@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from mipset.cli.inputs import (
 )
 from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
 from mipset.cli.parser import (
+    Parser,
     Verbs,
     add_data_flags,
     add_recipe_flags,
@@ -33,18 +36,19 @@ from mipset.cli.parser import (
     given_settings,
     with_flags,
 )
+from mipset.cli.stopping import Stopping
 from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
 from mipset.display.progress import Progress
-from mipset.errors import SettingError, TeamError
+from mipset.errors import ArtifactError, SettingError, TeamError
 from mipset.nn.distributed import Team
 from mipset.units import duration
 
 if TYPE_CHECKING:
     import torch
 
-    from mipset.condensing.checkpoint import CheckpointedRun
-    from mipset.condensing.condense import Step
+    from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity
     from mipset.condensing.costs import Cost
+    from mipset.condensing.parts import Step
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
@@ -52,7 +56,16 @@ if TYPE_CHECKING:
     from mipset.settings.recipe import Recipe
 
 
-RESUME = "continue from {}.checkpoint, which an interrupted run left"
+def _add_run_flags(verb: Parser, out: str) -> None:
+    """Add the flags about stopping a run and continuing it."""
+    group = verb.add_argument_group(
+        "runs", f"A run that was stopped left {out}.checkpoint: the same command continues it."
+    )
+    group.add_argument(
+        "--max-time", metavar="TIME", help="stop after this time, such as 90s or 2h, and keep a checkpoint"
+    )
+    group.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
+    group.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
 
 
 def add(verbs: Verbs) -> None:
@@ -74,7 +87,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
     add_data_flags(verb)
     add_machine_flags(verb)
-    verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE"))
+    _add_run_flags(verb, "FILE")
     verb.add_argument(
         "--dry-run", action="store_true", help="print what the run would cost, and do nothing (needs no --out)"
     )
@@ -87,7 +100,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
-    verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE2"))
+    _add_run_flags(verb, "FILE2")
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
     verb = add_verb(verbs, "recipes", run_recipes, "list the named recipes")
@@ -105,21 +118,28 @@ def run_condense(arguments: argparse.Namespace) -> None:
         raise SettingError("The argument --out is required. See `mipset condense --help`.")
     if arguments.out is not None and team.leads:
         check_output(arguments)
-    if arguments.dry_run and arguments.resume:
-        raise SettingError("`dry_run` prints the cost of a whole run. Leave out `resume`.")
+    if arguments.dry_run and (arguments.resume or arguments.fresh):
+        raise SettingError("`dry_run` prints the cost of a whole run. Leave out `resume` and `fresh`.")
     if arguments.start is not None and arguments.init is not None:
         raise SettingError("`init` and `start` both choose the first images. Leave one of them out.")
+    with _as_only_writer(arguments):
+        _condense(arguments)
+
+
+def _condense(arguments: argparse.Namespace) -> None:
+    team: Team = arguments.team
     recipe = recipe_of(arguments)
     device = device_of(arguments)
     loaded_with = loading_of(arguments)
     data = load_with_progress(arguments.dataset, loaded_with)
     from mipset.condensing.assembly import assemble
-    from mipset.condensing.checkpoint import CheckpointedRun
-    from mipset.condensing.packing import pack
+    from mipset.condensing.checkpoint import CheckpointedRun, Identity
+    from mipset.condensing.packing import pack, packed_bytes
 
     engines = Engines(arguments, device)
+    found = None if arguments.dry_run else _found_checkpoint(arguments)
     if arguments.budget is not None:
-        recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work())
+        recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work(), found)
     else:
         chosen = {*given_settings(arguments), *(() if arguments.start is None else ("init",))}
         recipe = fitted_with_note(recipe, data, chosen)
@@ -131,19 +151,73 @@ def run_condense(arguments: argparse.Namespace) -> None:
         return
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
-    team.agree(
-        {"version": __version__, "data": sources, "engine": str(engine), **flags, "--resume": str(arguments.resume)}
-    )
-    with Progress() as bar:
-        try:
-            parts = assemble(recipe, data, device, first, engine, team, report=bar.report)
-        except KeyboardInterrupt as stop:
-            advice = "The same command continues" if recipe.learner == "experts" else "Nothing was written"
-            raise KeyboardInterrupt(f"{str(stop).rstrip('.') or 'Interrupted'}. {advice}.") from stop
-    run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, sources, str(engine))
+    team.agree({"data": sources, "engine": str(engine), **flags})
+    identity = Identity(recipe, sources, str(engine), arguments.budget or "")
+    _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
+    continues = found is not None or arguments.budget is not None or recipe.learner == "experts"
+    with Progress() as bar, _saying_how_to_continue(continues):
+        parts = assemble(recipe, data, device, first, engine, team, report=arguments.stopping.asking(bar.report))
+    run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
     ending = f"\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
-    _carry_out(arguments, f"condensing {data.name}", run, pack_step, ending)
+    _carry_out(arguments, f"condensing {data.name}", run, found, pack_step, ending)
+
+
+@contextmanager
+def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
+    """Check the flags about runs, and let no other process write `--out` meanwhile."""
+    from mipset.io.files import check_writable
+    from mipset.io.locks import only_writer
+
+    team: Team = arguments.team
+    arguments.stopping.after(arguments.max_time)
+    if arguments.fresh and arguments.resume:
+        raise SettingError("`fresh` starts again, and `resume` continues. Leave one of them out.")
+    names = ("fresh", "resume", "budget", "max_time") if "budget" in arguments else ("fresh", "resume", "max_time")
+    team.agree({"version": __version__, **{flag_of(name): str(getattr(arguments, name)) for name in names}})
+    if arguments.out is None or not team.leads or getattr(arguments, "dry_run", False):
+        yield
+        return
+    check_writable(_checkpoint_path(arguments))
+    with only_writer(arguments.out):
+        yield
+
+
+def _found_checkpoint(arguments: argparse.Namespace) -> Found | None:
+    """The checkpoint that the run continues from."""
+    from mipset.condensing.checkpoint import find
+
+    path = _checkpoint_path(arguments)
+    found = None if arguments.fresh else find(path, arguments.team)
+    if arguments.resume and found is None:
+        raise ArtifactError(f"There is no checkpoint {path}. Leave out `resume` to start the run.")
+    return found
+
+
+def _begin(arguments: argparse.Namespace, identity: Identity, found: Found | None, file_bytes: int) -> None:
+    """Refuse a checkpoint of another run, or a disk that is too full. A new run forgets the checkpoints before it."""
+    from mipset.condensing.checkpoint import needed_bytes, remove, save_choice
+    from mipset.io.files import check_space
+
+    team: Team = arguments.team
+    if found is not None:
+        found.check_fits(identity)
+    elif team.leads:
+        path = _checkpoint_path(arguments)
+        remove(path)
+        check_space(arguments.out, needed_bytes(file_bytes))
+        if identity.budget:
+            save_choice(path, identity)
+
+
+@contextmanager
+def _saying_how_to_continue(continues: bool) -> Iterator[None]:
+    """Around the work before the first iteration."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        advice = "The same command continues" if continues else "Nothing was written"
+        raise KeyboardInterrupt(f"{str(stop).rstrip('.') or 'Interrupted'}. {advice}.") from stop
 
 
 def _checkpoint_path(arguments: argparse.Namespace) -> Path:
@@ -152,34 +226,76 @@ def _checkpoint_path(arguments: argparse.Namespace) -> Path:
 
 
 def _carry_out(
-    arguments: argparse.Namespace, title: str, run: CheckpointedRun, pack_step: Callable[[Step], Artifact], ending: str
+    arguments: argparse.Namespace,
+    title: str,
+    run: CheckpointedRun,
+    found: Found | None,
+    pack_step: Callable[[Step], Artifact],
+    ending: str,
 ) -> None:
-    """Condense, or resume from a checkpoint, with a progress bar; write the last step and print what was written."""
-    if arguments.resume:
-        run.resume()
-    outer = run.recipe.outer
-    if run.done == outer:
-        raise SettingError(f"The checkpoint {run.path} is complete. Leave out `resume` to start again.")
-    start, step = time.monotonic(), None
-    with Progress(title, 1.0, run.done / outer) as bar:
+    """Run, or continue from a checkpoint, with a progress bar; write the last step and print what was written."""
+    stopping: Stopping = arguments.stopping
+    if found is not None:
+        run.resume(found)
+        damaged = f"{run.path} is damaged or missing. " if found.path != run.path else ""
+        print_message(f"{damaged}Continuing from {found.path}, {_progress(run)}. Use --fresh to start again.")
+    start, outer = time.monotonic(), run.parts.T
+    with Progress(title, 1.0, run.share) as bar, stopping.waiting():
         try:
-            for step in run.steps():
+            for step in run.steps(lambda: stopping.asked):
                 note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {run.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
-        except (KeyboardInterrupt, TeamError) as stop:
-            reason = str(stop).rstrip(".") or "Interrupted"
-            advice = f"Add --resume to continue after outer iteration {run.done}" if run.done else "Nothing was written"
-            raise KeyboardInterrupt(f"{reason}. {advice}.") from stop
-    assert step is not None
+        except TeamError as error:
+            raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error
+    if not run.complete:
+        raise KeyboardInterrupt(f"{stopping.reason}. {_how_to_continue(arguments, run)}")
     if not run.parts.team.leads:
         return
-    artifact = pack_step(step)
-    artifact.write(arguments.out)
-    run.path.unlink(missing_ok=True)
+    assert run.last is not None
+    artifact = pack_step(run.last)
+    _write_or_keep(artifact, arguments.out, run)
     print(
         f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
         f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
     )
+
+
+def _progress(run: CheckpointedRun) -> str:
+    """How far the checkpoint of a run is."""
+    inner = f" and {run.place.e} of {run.parts.E} inner iterations of the next" if run.place.e else ""
+    return f"after outer iteration {run.place.t} of {run.parts.T}{inner}"
+
+
+def _how_to_continue(arguments: argparse.Namespace, run: CheckpointedRun) -> str:
+    if not run.share:
+        return "Nothing was written."
+    command = "The same command without --fresh" if arguments.fresh else "The same command"
+    return f"{command} continues {_progress(run)}."
+
+
+def _write_or_keep(artifact: Artifact, out: Path, run: CheckpointedRun) -> None:
+    """Write the result. If that fails, keep it in the checkpoint, or else in a temporary folder."""
+    from mipset.condensing.checkpoint import remove
+
+    try:
+        artifact.write(out)
+    except ArtifactError as error:
+        raise ArtifactError(f"{error} {_kept(artifact, out.name, run)}.") from error
+    remove(run.path)
+
+
+def _kept(artifact: Artifact, name: str, run: CheckpointedRun) -> str:
+    """Where a result is that could not be written."""
+    with suppress(ArtifactError):
+        run.write()
+        return f"{run.path} holds the complete run: the same command writes the file"
+    folder = Path(tempfile.mkdtemp(prefix="mipset-"))
+    try:
+        artifact.write(folder / name)
+    except ArtifactError:
+        folder.rmdir()
+        return "Nothing could be kept"
+    return f"The result is in {folder / name}"
 
 
 def recipe_of(arguments: argparse.Namespace) -> Recipe:
@@ -190,19 +306,23 @@ def recipe_of(arguments: argparse.Namespace) -> Recipe:
 
 
 def _within_budget(
-    arguments: argparse.Namespace, recipe: Recipe, data: Dataset, device: torch.device, engine: Engine
+    arguments: argparse.Namespace,
+    recipe: Recipe,
+    data: Dataset,
+    device: torch.device,
+    engine: Engine,
+    found: Found | None,
 ) -> Recipe:
-    """The recipe with what `--budget` chooses. A run that is resumed keeps what was chosen when it began."""
+    """The recipe with what `--budget` chooses. A run that continues keeps what was chosen when it began."""
     from mipset.condensing.budget import CHOSEN, FITTED, chosen, parse_budget, recipe_within
-    from mipset.condensing.checkpoint import recipe_in
 
     team: Team = arguments.team
 
     def chosen_by_leader() -> bytes:
         parse_budget(arguments.budget)
-        if arguments.resume:
-            begun, typed = recipe_in(_checkpoint_path(arguments)), given_settings(arguments)
-            return json.dumps({name: begun[name] for name in (*CHOSEN, *FITTED) if name not in typed}).encode()
+        if found is not None:
+            names = {*CHOSEN, *FITTED} - set(given_settings(arguments))
+            return json.dumps({name: value for name, value in found.recipe.items() if name in names}).encode()
         within = recipe_within(recipe, data, arguments.budget, device, engine, given_settings(arguments))
         listed = ", ".join(f"{flag_of(name)} {value}" for name, value in chosen(recipe, within).items())
         print_message(f"A budget of {arguments.budget} of processor time gives {listed}.")
@@ -289,22 +409,31 @@ def run_grow(arguments: argparse.Namespace) -> None:
 
     check_output(arguments)
     artifact = read(arguments.file)
+    with _as_only_writer(arguments):
+        _grow(arguments, artifact)
+
+
+def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     device = device_of(arguments)
-    from mipset.condensing.checkpoint import CheckpointedRun
+    from mipset.condensing.checkpoint import CheckpointedRun, Identity
     from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
+    from mipset.condensing.packing import packed_bytes
 
     dataset = dataset_of_file(arguments, arguments.file, artifact)
     data = in_order_of(artifact, dataset)
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
-    with Progress() as bar:
-        parts = grown(artifact, data, recipe, device, engine, bar.report)
-    run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, data.identity + _digest(artifact), str(engine))
+    identity = Identity(recipe, data.identity + _digest(artifact), str(engine))
+    found = _found_checkpoint(arguments)
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
+    _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
+    with Progress() as bar, _saying_how_to_continue(found is not None or recipe.learner == "experts"):
+        parts = grown(artifact, data, recipe, device, engine, arguments.stopping.asking(bar.report))
+    run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)
     ending = f"; those of {arguments.file} are unchanged"
-    _carry_out(arguments, f"growing {arguments.file.stem}", run, pack_step, ending)
+    _carry_out(arguments, f"growing {arguments.file.stem}", run, found, pack_step, ending)
 
 
 def run_recipes(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from mipset import __version__
 from mipset.condensing.checks import check_fit
-from mipset.condensing.condense import Parts
 from mipset.condensing.experts import ExpertFiles, Experts
 from mipset.condensing.learners import Learner, TrainedOnReal, Untrained
 from mipset.condensing.metrics import AccuracyDifference, FeatureDistance, GradientDistance, Metric
@@ -32,6 +31,7 @@ from mipset.condensing.objectives import (
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
+from mipset.condensing.parts import Parts
 from mipset.condensing.policies import (
     BaselineC,
     EveryPrefix,

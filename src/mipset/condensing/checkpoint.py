@@ -1,26 +1,39 @@
-"""Checkpoints: the state of a run between two outer iterations, in one small file.
+"""Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
 Every random draw has an address, so the state is small: pixels, the states of optimiser, policy and learner, and the
-number of the iteration. The file holds tensors, numbers and lists; nothing in it is executed.
+place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
 from __future__ import annotations
 
-import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.condense import condense
+from mipset.condensing.parts import START, Parts, Place, Step
+from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
-from mipset.io.files import write_whole
+from mipset.io.files import remove_leftovers, write_whole
+from mipset.nn.distributed import ALONE, Team
 from mipset.settings.recipe import Recipe
 
 SECONDS = 30.0  # between two checkpoints
+GO_ON, SAVE, STOP = range(3)  # what a process wants after a step; the largest wish of all processes is done
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run depends on: a checkpoint of it must agree in all of this."""
+
+    recipe: Recipe
+    sources: str  # identifies the data
+    engine: str = ""
+    budget: str = ""  # that chose settings of the recipe, if one did
 
 
 @dataclass
@@ -29,10 +42,9 @@ class CheckpointedRun:
 
     path: Path
     parts: Parts
-    recipe: Recipe
-    sources: str  # identifies the data
-    engine: str = ""
-    done: int = 0  # outer iterations that the checkpoint holds
+    identity: Identity
+    place: Place = START  # that the checkpoint holds
+    last: Step | None = None  # the last step that was done, by this process or before
     _seconds_before: float = 0.0
     _start: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
@@ -46,103 +58,228 @@ class CheckpointedRun:
     def _own_seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._start
 
-    def resume(self) -> None:
-        """Restore the parts from the checkpoint."""
-        self.done, self._seconds_before = resume(self.path, self.parts, self.recipe, self.sources, self.engine)
+    @property
+    def share(self) -> float:
+        """The part of the run that the checkpoint holds, from 0 to 1."""
+        return (self.place.t * self.parts.E + self.place.e) / (self.parts.T * self.parts.E)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all iterations are done."""
+        return self.last is not None and self.last.place.t == self.parts.T
+
+    def resume(self, found: Found) -> None:
+        """Restore the parts from the checkpoint that was found."""
+        restored = found.restore(self.parts, self.identity)
+        self.place, self._seconds_before = restored.place, restored.seconds
+        if self.place.t == self.parts.T:
+            self.last = Step(self.parts, self.parts.T, self.parts.E, restored.loss, torch.zeros(0))
         self._start = time.monotonic()
 
-    def steps(self) -> Iterator[Step]:
-        """The rest of the run."""
-        for step in condense(self.parts, self.done):
+    def steps(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Step]:
+        """The rest of the run. If `stop` becomes true, a checkpoint is written, and this was the last step."""
+        for step in condense(self.parts, self.place):
+            self.last = step
             yield step  # before the checkpoint: the caller must have what it needs of an iteration that is done
-            if step.outer_done and step.t < self.recipe.outer:
-                self._save_if_due(step)
+            if self.complete:
+                return
+            wish = self._agreed(STOP if stop() else SAVE if time.monotonic() - self._saved > SECONDS else GO_ON)
+            if wish > GO_ON and (step.outer_done or self.parts.learner.saved_inside):
+                self.save()
+            if wish == STOP:
+                return
 
-    def _save_if_due(self, step: Step) -> None:
+    def save(self) -> None:
+        """Write a checkpoint of the last step. All processes of a team take part."""
+        assert self.last is not None
+        parts, place = self.parts, self.last.place
+        if place.F is not None:  # at the end of an outer iteration, every process has everything
+            for tensor in (parts.S.pixels, *parts.optimiser.state.values()):
+                parts.team.complete(tensor, parts.classes, dim=1)
+            parts.team.complete(place.F, parts.classes)
+        if parts.team.leads:
+            self.write()
+        self._agreed(GO_ON)  # no process ends before the file is written
+        self.place, self._saved = place, time.monotonic()
+
+    def write(self) -> None:
+        """Write a checkpoint of the last step, in a process that has everything."""
+        assert self.last is not None
+        save(self.path, self.last, self.identity, self._own_seconds)
+
+    def _agreed(self, wish: int) -> int:
+        """The largest wish of all processes."""
         team = self.parts.team
-        if team.leads and time.monotonic() - self._saved > SECONDS:
-            save(self.path, step, self.recipe, self.sources, self.engine, self._own_seconds)
-            self.done, self._saved = step.t, time.monotonic()
-        self.done = int(team.first(str(self.done).encode))  # every process may have to print it
+        wishes = torch.zeros(team.processes)
+        wishes[team.process] = wish
+        team.complete(wishes, [team.process])
+        return int(wishes.max())
 
 
-def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "", seconds: float = 0.0) -> None:
-    """Write the state of the run after the outer iteration that `step` ends; `sources` identifies the data."""
-    content = {
-        "recipe": asdict(recipe),
-        "sources": sources,
-        "engine": engine,
-        "done": step.t,
+def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> None:
+    """Write the state of a run after `step`. The checkpoint before it is kept."""
+    place, parts = step.place, step.parts
+    state = {
+        "t": place.t,
+        "e": place.e,
+        "F": place.F,
+        "loss": step.loss,
         "seconds": seconds,
-        "pixels": step.parts.S.pixels.cpu(),
-        "optimiser": {name: tensor.cpu() for name, tensor in step.parts.optimiser.state.items()},
-        "policy": step.parts.policy.state(),
-        "learner": step.parts.learner.state(),
+        "pixels": parts.S.pixels.cpu(),
+        "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
+        "policy": parts.policy.state(),
+        "learner": parts.learner.state(),
     }
+    _write(path, identity, state)
+
+
+def save_choice(path: Path, identity: Identity) -> None:
+    """Write a checkpoint before the first iteration: it keeps the settings that were chosen for the run."""
+    _write(path, identity, None)
+
+
+def _write(path: Path, identity: Identity, state: dict[str, Any] | None) -> None:
+    written = to_bytes({**asdict(identity), "state": state})
     try:
-        write_whole(path, lambda stream: torch.save(content, stream))
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        write_whole(path, lambda stream: stream.write(written), _previous(path))
+    except OSError as error:
         raise ArtifactError(
-            f"The checkpoint {path} cannot be written ({error}). Free some space, or choose another folder."
+            f"The checkpoint {path} cannot be written: {error.strerror or error}. "
+            f"Free some space, and the same command continues from the checkpoint before it, if there is one."
         ) from error
 
 
-def recipe_in(path: Path) -> dict[str, Any]:
-    """The settings of the run that a checkpoint belongs to."""
-    try:
-        return dict(torch.load(path, map_location="cpu", weights_only=True)["recipe"])
-    except FileNotFoundError as error:
-        raise ArtifactError(_absent(path)) from error
-    except Exception as error:  # damaged bytes make torch raise errors of any type
-        raise ArtifactError(_unreadable(path)) from error
+def needed_bytes(file_bytes: int) -> int:
+    """The least space for a file of so many bytes and its checkpoints: two are there while a third is written.
 
-
-def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str = "") -> tuple[int, float]:
-    """Restore `parts` from a checkpoint; gives the number of outer iterations that are done and their seconds.
-
-    Only the leading process of a team needs the file. The team may have another number of processes than before.
+    A checkpoint has two float32 numbers or more for every byte of the file: pixels and their momentum.
     """
-    try:
-        written = parts.team.first(path.read_bytes)
-    except FileNotFoundError as error:
-        raise ArtifactError(_absent(path)) from error
-    except OSError as error:
-        raise ArtifactError(_unreadable(path)) from error
-    try:
-        content = torch.load(io.BytesIO(written), map_location=parts.S.pixels.device, weights_only=True)
-        saved_recipe, saved_sources, done = dict(content["recipe"]), content["sources"], int(content["done"])
-        seconds = float(content["seconds"])
-        pixels, optimiser = content["pixels"], dict(content["optimiser"])
-        policy, learner, saved_engine = content["policy"], content["learner"], content["engine"]
-    except Exception as error:  # damaged bytes make torch raise errors of any type
-        raise ArtifactError(_unreadable(path)) from error
-    for name, value in asdict(recipe).items():
-        if saved_recipe.get(name) != value:
+    return file_bytes + 3 * 2 * 4 * file_bytes
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint, the one before it, and what killed processes left of others."""
+    for file in (path, _previous(path)):
+        file.unlink(missing_ok=True)
+    remove_leftovers(path)
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(path.name + ".previous")
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Where a run goes on, how long it took until there, and its loss then."""
+
+    place: Place = START
+    seconds: float = 0.0
+    loss: float = 0.0
+
+
+@dataclass
+class Found:
+    """The checkpoints of a run, the newest first: the files that are not damaged, with what they hold."""
+
+    contents: dict[Path, dict[str, Any]]
+    damaged: list[Path]
+
+    @property
+    def path(self) -> Path:
+        """The checkpoint to go on from."""
+        return next(iter(self.contents))
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The settings of the run."""
+        return dict(self.contents[self.path]["recipe"])
+
+    def check_fits(self, identity: Identity) -> None:
+        """Refuse a checkpoint of another run, and say everything that differs."""
+        content = self.contents[self.path]
+        differences = [
+            f"`{name}` is {self.recipe.get(name)} there and {value} here"
+            for name, value in asdict(identity.recipe).items()
+            if self.recipe.get(name) != value
+        ]
+        if identity.budget and content["budget"] != identity.budget:
+            differences.append(f"`budget` is {content['budget'] or 'missing'} there and {identity.budget} here")
+        if content["sources"] != identity.sources:
+            differences.append("the data are others")
+        if content["engine"] != identity.engine:
+            differences.append(f"`compile`: {content['engine']} there and {identity.engine} here")
+        if differences:
             raise SettingError(
-                f"The checkpoint {path} was made with `{name}` {saved_recipe.get(name)}, not {value}. "
-                f"Use the same settings, or delete the checkpoint to start again."
+                f"The checkpoint {self.path} is of another run: {'; '.join(differences)}. "
+                f"Use the same settings and data to continue it, or set `fresh` to start again."
             )
-    if saved_engine != engine:
-        raise SettingError(
-            f"The checkpoint {path} was made with {saved_engine}, not with {engine}. "
-            f"Use the same `compile` (on or off), or delete the checkpoint to start again."
-        )
-    if saved_sources != sources:
-        raise SettingError(
-            f"The checkpoint {path} was made from other data. "
-            f"Use the same data, or delete the checkpoint to start again."
-        )
-    parts.S.pixels.copy_(pixels)
-    for name, tensor in parts.optimiser.state.items():
-        tensor.copy_(optimiser[name])
-    parts.policy.restore(policy)
-    parts.learner.restore(learner)
-    return done, seconds
+
+    def restore(self, parts: Parts, identity: Identity) -> Restored:
+        """Restore the parts from the newest checkpoint that is not damaged. One that is damaged is removed."""
+        newest = self.path
+        while self.contents:
+            self.check_fits(identity)
+            try:
+                restored = _restored(self.contents[self.path]["state"], parts)
+            except (ArtifactError, LookupError, TypeError, ValueError, AttributeError):
+                self.damaged.append(self.path)
+                del self.contents[self.path]
+            else:
+                if parts.team.leads:
+                    for path in self.damaged:
+                        path.unlink(missing_ok=True)  # so that the good one is kept
+                return restored
+        raise _unusable(newest)
 
 
-def _absent(path: Path) -> str:
-    return f"There is no checkpoint {path}. Start without `resume`."
+def find(path: Path, team: Team = ALONE) -> Found | None:
+    """The checkpoints of a run, if there are any. Only the leading process of a team needs the files."""
+    found = Found({}, [])
+    for file in (path, _previous(path)):
+        written = team.first(lambda file=file: _content(file))  # type: ignore[misc]
+        if not written:
+            continue
+        try:
+            content = from_bytes(written)
+            check(isinstance(content["recipe"], dict) and isinstance(content["state"], dict | None))
+            check(all(isinstance(content[name], str) for name in ("sources", "engine", "budget")))
+            found.contents[file] = content
+        except (ArtifactError, KeyError):
+            found.damaged.append(file)
+    if not found.contents and found.damaged:
+        raise _unusable(path)
+    return found if found.contents else None
 
 
-def _unreadable(path: Path) -> str:
-    return f"The checkpoint {path} cannot be read. Delete it to start again."
+def _content(path: Path) -> bytes:
+    """The bytes of a file, b"" if there is none."""
+    try:
+        return path.read_bytes() or b"empty"
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ArtifactError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from error
+
+
+def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
+    """Restore the parts from a state, whose every field is checked."""
+    if state is None:
+        return Restored()
+    t = whole_number(state["t"], range(parts.T + 1))
+    e = whole_number(state["e"], range(parts.E if t < parts.T else 1))
+    F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if e else None
+    seconds, loss = finite_number(state["seconds"]), finite_number(state["loss"])
+    check(seconds >= 0)
+    own = {"pixels": parts.S.pixels, **parts.optimiser.state}
+    saved = {"pixels": state["pixels"], **state["optimiser"]}
+    check(set(own) == set(saved))
+    for name, tensor in own.items():
+        tensor.copy_(like(saved[name], tensor))
+    parts.policy.restore(state["policy"])
+    check(parts.policy.state() == state["policy"])
+    parts.learner.restore(state["learner"])
+    return Restored(Place(t, e, F), seconds, loss)
+
+
+def _unusable(path: Path) -> ArtifactError:
+    return ArtifactError(f"The checkpoint {path} is damaged, and there is none before it. Set `fresh` to start again.")

@@ -17,83 +17,27 @@ Nothing here asks which method runs: a method is the parts that it is assembled 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from mipset.condensing.learners import Learner
-from mipset.condensing.metrics import Metric
-from mipset.condensing.objectives import Objective
-from mipset.condensing.optimisers import Moment, PixelOptimiser
-from mipset.condensing.policies import Policy
-from mipset.condensing.samplers import Sampler
-from mipset.condensing.synthetic import Synthetic
+from mipset.condensing.optimisers import Moment
+from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.errors import DivergedError
-from mipset.nn.augment import Augmentation
-from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The parts of a method; `dataclasses.replace` puts another one in."""
-
-    S: Synthetic
-    objective: Objective[Any]
-    sampler: Sampler
-    learner: Learner
-    optimiser: PixelOptimiser
-    policy: Policy
-    augmentation: Augmentation
-    metric: Metric
-    T: int
-    E: int
-    seed: int
-    classes: Sequence[int]  # that this process updates; S is complete after every outer iteration
-    team: Team = ALONE  # the processes that update the other classes
-
-    def number(self, t: int, e: int) -> int:
-        """The number of inner iterations of the run before this one."""
-        return (t - 1) * self.E + e - 1
-
-    @property
-    def groups(self) -> list[Sequence[int]]:
-        """The classes of this process, in groups that share a pass and are updated together."""
-        images = self.S.N * self.S.formation.images + self.sampler.batch
-        return self.objective.groups(self.classes, images * self.S.resolution[0] * self.S.resolution[1])
-
-
-@dataclass(frozen=True)
-class Step:
-    """The state of a run after one inner iteration. `parts` is not a copy: the next step changes S."""
-
-    parts: Parts
-    t: int
-    e: int
-    loss: float  # sum_n w_n D(S_[n], B), the mean over classes that are not completely frozen
-
-    @property
-    def outer_done(self) -> bool:
-        """Whether this ends an outer iteration: S is complete and clamped, and the policy has decided."""
-        return self.e == self.parts.E
-
-    @property
-    def share(self) -> float:
-        """The part of the run that is done, from 0 to 1."""
-        return (self.parts.number(self.t, self.e) + 1) / (self.parts.T * self.parts.E)
-
-
-def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
-    """Run Algorithm 1 from outer iteration `done + 1`, and yield a step after every inner iteration."""
+def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
+    """Run Algorithm 1 from a place on, and yield a step after every inner iteration."""
     S, policy, team, T, E = parts.S, parts.policy, parts.team, parts.T, parts.E
-    for t in range(done + 1, T + 1):  # outer loop
-        θ = parts.learner.start(t)
-        moving = [c for c in range(S.C) if policy.frozen(c) < S.N]
-        F, losses = torch.zeros(S.C, S.N), S.pixels.new_zeros(S.C)
-        for e in range(1, E + 1):  # inner loop
+    for t in range(place.t + 1, T + 1):  # outer loop
+        if place.F is not None and t == place.t + 1:  # in the middle of an outer iteration
+            done, F, θ = place.e, place.F.clone(), parts.learner.inside(t, parts.number(t, place.e))
+        else:
+            done, F, θ = 0, torch.zeros(S.C, S.N), parts.learner.start(t)
+        moving, losses = [c for c in range(S.C) if policy.frozen(c) < S.N], S.pixels.new_zeros(S.C)
+        for e in range(done + 1, E + 1):  # inner loop
             for group in parts.groups:  # class loop
                 losses[group], F_group = update(parts, θ, t, e, group)
                 F[group] += F_group / E
@@ -101,7 +45,7 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
             loss = _finite(losses[moving].mean().item(), t, e)
             if e < E:  # θ is not used after the last match
                 θ = parts.learner.advance(θ, parts.number(t, e))
-                yield Step(parts, t, e, loss)
+                yield Step(parts, t, e, loss, F)
         S.clamp()
         for tensor in (S.pixels, *parts.optimiser.state.values()):
             team.complete(tensor, parts.classes, dim=1)
@@ -109,7 +53,7 @@ def condense(parts: Parts, done: int = 0) -> Iterator[Step]:
             F += parts.metric.of_set(S, t)
             team.complete(F, parts.classes)
             policy.select(t, F)
-        yield Step(parts, t, E, loss)
+        yield Step(parts, t, E, loss, F)
 
 
 def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> tuple[Tensor, Tensor | float]:

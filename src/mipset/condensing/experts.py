@@ -23,10 +23,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import vector_to_parameters
 
 from mipset.condensing.learners import Learner
-from mipset.errors import DivergedError
+from mipset.condensing.states import (
+    check,
+    finite_number,
+    from_bytes,
+    like,
+    network_state,
+    restore_network,
+    to_bytes,
+    weights_of,
+    whole_number,
+)
+from mipset.errors import ArtifactError, DivergedError
 from mipset.io.files import write_whole
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
@@ -62,23 +73,25 @@ class ExpertFiles:
         return cls(home / "experts" / hashlib.sha256(text.encode()).hexdigest()[:24])
 
     def read(self, number: int, device: torch.device) -> dict[str, Any]:
-        """What is known of an expert; nothing, if there is no file or if it cannot be read."""
+        """What is known of an expert; nothing, if there is no file, or if a bit of it has changed."""
         if self.folder is None:
             return {}
         try:
-            content = torch.load(self.folder / f"{number}.pt", map_location=device, weights_only=True)
-            whole = isinstance(content, dict) and {"steps", "seconds", "first", "last"} <= set(content)
-            return content if whole else {}
-        except Exception:  # missing, or damaged in any way: it is trained again
+            return from_bytes(self._path(self.folder, number).read_bytes(), device)
+        except (OSError, ArtifactError):  # missing, or damaged in any way: it is trained again
             return {}
 
     def write(self, number: int, content: Mapping[str, Any]) -> None:
         """Keep what is known of an expert, unless the folder cannot be written: then the next run trains it again."""
         if self.folder is None:
             return
-        with suppress(OSError, RuntimeError):  # torch reports a full disk as a RuntimeError
+        with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / f"{number}.pt", lambda stream: torch.save(dict(content), stream))
+            write_whole(self._path(self.folder, number), lambda stream: stream.write(to_bytes(content)))
+
+    @staticmethod
+    def _path(folder: Path, number: int) -> Path:
+        return folder / f"{number}.expert"
 
 
 class Experts(Learner):
@@ -88,6 +101,8 @@ class Experts(Learner):
     `batch` real images each. The learning rate decays to zero, which trains a network better in few steps. The
     processes of a team train different experts, and then exchange them.
     """
+
+    saved_inside = True
 
     def __init__(
         self,
@@ -146,14 +161,10 @@ class Experts(Learner):
 
     def _train(self, theta: Network, number: int, step_done: Callable[[int], None]) -> tuple[Tensor, float]:
         """The first and the last weights of expert `number`, [2, parameters], and the seconds of its training."""
-        first, optimiser, done, seconds = _weights(theta), self.rule.optimiser(theta), 0, 0.0
-        kept = self.files.read(number, self._device)
-        if kept.get("steps", 0) == self.steps and "optimiser" not in kept:
-            return torch.stack([kept["first"], kept["last"]]), float(kept["seconds"])
-        if "optimiser" in kept:
-            vector_to_parameters(kept["last"], theta.parameters())
-            optimiser.load_state_dict(kept["optimiser"])
-            done, seconds = kept["steps"], float(kept["seconds"])
+        first, optimiser = weights_of(theta), self.rule.optimiser(theta)
+        last, done, seconds = self._kept(theta, optimiser, number, first)
+        if done == self.steps:
+            return torch.stack([first, last]), seconds
         start = written = time.monotonic()
         for step in range(done, self.steps):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EXPERT_BATCH, number)
@@ -161,17 +172,36 @@ class Experts(Learner):
             for group in optimiser.param_groups:
                 group["lr"] = self.rule.rate * rate_factor(step, self.steps)
             self.rule.step(theta, optimiser, *self.images.batch(order), draws)
+            so_far = {"steps": step + 1, "seconds": seconds + time.monotonic() - start, "first": first}
             if time.monotonic() - written > SECONDS and step + 1 < self.steps:
                 written = time.monotonic()
-                state = {"steps": step + 1, "optimiser": optimiser.state_dict(), "seconds": seconds + written - start}
-                self.files.write(number, {**state, "first": first, "last": _weights(theta)})
-            step_done(step + 1)
-        last = _weights(theta)
+                self.files.write(number, {**so_far, **network_state(theta, optimiser)})
+            try:
+                step_done(step + 1)
+            except KeyboardInterrupt:  # between two steps: nothing is lost
+                self.files.write(number, {**so_far, **network_state(theta, optimiser)})
+                raise
+        last = weights_of(theta)
         if not bool(last.isfinite().all()):
             raise DivergedError("An expert network is no longer finite. Try a smaller `network_lr`.")
         seconds += time.monotonic() - start
-        self.files.write(number, {"steps": self.steps, "seconds": seconds, "first": first, "last": last})
+        self.files.write(number, {"steps": self.steps, "seconds": seconds, "first": first, "weights": last})
         return torch.stack([first, last]), seconds
+
+    def _kept(
+        self, theta: Network, optimiser: torch.optim.SGD, number: int, first: Tensor
+    ) -> tuple[Tensor, int, float]:
+        """The last weights of an expert in its file, the steps that made them, and the seconds; θ continues there."""
+        kept = self.files.read(number, self._device)
+        try:
+            done, seconds = whole_number(kept["steps"], range(1, self.steps + 1)), finite_number(kept["seconds"])
+            last = like(kept["weights"], first)
+            check(torch.equal(like(kept["first"], first), first))  # it is this expert
+            if done < self.steps:
+                restore_network(theta, optimiser, kept)
+        except (ArtifactError, KeyError):
+            return first, 0, 0.0
+        return last, done, seconds
 
     def start(self, t: int) -> Network:
         return self._between(t)
@@ -224,7 +254,3 @@ class Heartbeat:
 def rate_factor(step: int, steps: int) -> float:
     """The part of the learning rate at a training step: it rises for WARM_UP steps, then falls to 0 like a cosine."""
     return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / steps))
-
-
-def _weights(theta: Network) -> Tensor:
-    return parameters_to_vector(theta.parameters()).detach().clone()

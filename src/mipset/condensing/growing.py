@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from mipset.condensing.assembly import assemble, policy
-from mipset.condensing.condense import Parts, Step
 from mipset.condensing.packing import pack
+from mipset.condensing.parts import Parts, Step
 from mipset.data import Dataset
 from mipset.errors import SettingError, choices
 from mipset.file.artifact import Artifact

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from mipset.condensing.states import check, network_state, restore_network, whole_number
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
@@ -20,6 +21,8 @@ State: TypeAlias = dict[str, Any]  # tensors, numbers and lists only: a checkpoi
 
 class Learner(ABC):
     """The networks of the inner iterations."""
+
+    saved_inside: bool = False  # whether a run can go on in the middle of an outer iteration: see `inside`
 
     def prepare(self, report: Report = silent) -> None:  # noqa: B027
         """Do what must be done once before the first iteration, if anything. It may take long."""
@@ -36,6 +39,13 @@ class Learner(ABC):
     @abstractmethod
     def advance(self, theta: Network, number: int) -> Network:
         """θ_{t,e+1} from θ_{t,e}, after inner iteration `number`, counted over the whole run. θ may be changed."""
+
+    def inside(self, t: int, number: int) -> Network:
+        """θ after `restore`, in the middle of outer iteration `t`: what `advance` gave after inner iteration `number`.
+
+        This is for learners whose networks follow from these numbers alone.
+        """
+        return self.advance(self.start(t), number)
 
     def trained(self, theta: Network) -> Network:
         """The network that θ becomes, or has become, when it is trained; θ itself if that is not known."""
@@ -64,6 +74,8 @@ class TrainedOnReal(Learner):
     iterations, and keeps what it has learned. The networks of a `pool` take turns. They are replaced one at a time, so
     that their ages differ.
     """
+
+    saved_inside = True
 
     def __init__(
         self,
@@ -95,21 +107,19 @@ class TrainedOnReal(Learner):
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
         return _PooledNetwork(theta, self.rule.optimiser(theta))
 
+    def inside(self, t: int, number: int) -> Network:
+        return self._networks[self._turn].theta
+
     def state(self) -> State:
-        if self.life == 1:
-            return {}
-        return {
-            "places": {
-                turn: {"theta": network.theta.state_dict(), "optimiser": network.optimiser.state_dict()}
-                for turn, network in self._networks.items()
-            }
-        }
+        networks = {turn: network_state(n.theta, n.optimiser) for turn, n in self._networks.items()}
+        return {"turn": self._turn, "networks": networks}
 
     def restore(self, state: State) -> None:
-        for turn, saved in state.get("places", {}).items():
-            network = self._networks[turn] = self._new(turn + 1)
-            network.theta.load_state_dict(saved["theta"])
-            network.optimiser.load_state_dict(saved["optimiser"])
+        networks, self._turn = state["networks"], whole_number(state["turn"], range(self.pool))
+        check(isinstance(networks, dict) and (self._turn in networks or not networks))
+        self._networks = {whole_number(turn, range(self.pool)): self._new(turn + 1) for turn in networks}
+        for turn, network in self._networks.items():
+            restore_network(network.theta, network.optimiser, networks[turn])
 
     def advance(self, theta: Network, number: int) -> Network:
         for step in range(number * self.batches, (number + 1) * self.batches):
@@ -122,6 +132,8 @@ class TrainedOnReal(Learner):
 
 class Untrained(Learner):
     """A new network with random weights in every inner iteration (DM)."""
+
+    saved_inside = True
 
     def __init__(self, build: Callable[[], Network], device: torch.device, seed: int) -> None:
         self.build, self.device, self.seed = build, device, seed

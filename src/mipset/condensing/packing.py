@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from mipset import __version__
-from mipset.condensing.condense import Step
+from mipset.condensing.parts import Step
 from mipset.data import Dataset
 from mipset.errors import DivergedError
 from mipset.file.artifact import Artifact

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from mipset.condensing.states import check, finite_number, whole_number
 from mipset.errors import SettingError
 
 State: TypeAlias = dict[str, Any]  # numbers and lists only: a checkpoint holds it
@@ -202,7 +203,14 @@ class MostLearnableSubset(Policy):
         return {"chosen": list(self.chosen), "F_before": self.F_before, "frozen": self._frozen}
 
     def restore(self, state: State) -> None:
-        self.chosen, self.F_before, self._frozen = state["chosen"], state["F_before"], state["frozen"]
+        chosen, F_before, frozen = list(state["chosen"]), state["F_before"], 0
+        for number, n in enumerate(chosen, start=1):
+            whole_number(n, range(self.least, self.N))
+            frozen = self.freeze.frozen(chosen[:number], frozen)
+        check(frozen == state["frozen"] and (F_before is None) == (not chosen))
+        check(F_before is None or [finite_number(distance) for distance in F_before] == F_before)
+        check(F_before is None or len(F_before) == self.N - 1)
+        self.chosen, self.F_before, self._frozen = chosen, F_before, frozen
 
 
 @dataclass(frozen=True)

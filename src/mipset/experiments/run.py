@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.checkpoint import CheckpointedRun
+from mipset.condensing.checkpoint import CheckpointedRun, Identity, find, remove
 from mipset.condensing.costs import passes
 from mipset.condensing.packing import pack
 from mipset.errors import ArtifactError, DivergedError, SettingError
@@ -130,7 +130,7 @@ class Runner:
         flops = workload.run_flops(run) - expert_flops
         with self.progress.rest_skipped(expert_flops, stage) as report:  # experts may be in the cache folder
             checkpointed = self._resumed(run, cell, report)
-        share = checkpointed.done / run.recipe.outer
+        share = checkpointed.share
         self.progress.skip(share * flops, stage)
         for step in checkpointed.steps():
             if step.outer_done and step.t in cell.outers:
@@ -139,26 +139,27 @@ class Runner:
                 folder.write(step.t, artifact, checkpointed.seconds, about)
             self.progress.add((step.share - share) * flops, f"{stage}: outer {step.t}/{run.recipe.outer}")
             share = step.share
-        folder.checkpoint.unlink(missing_ok=True)
+        remove(folder.checkpoint)
 
     def _resumed(self, run: Condensation, cell: Cell, report: Report) -> CheckpointedRun:
         """The condensation, resumed from its checkpoint if that can be used. Experts are trained if there are any."""
         folder = self.comparison.run_folder(run)
-        if folder.checkpoint.exists():
-            checkpointed = self._started(run, report)
-            try:
-                checkpointed.resume()
-            except (ArtifactError, SettingError):  # the checkpoint is damaged, or another engine wrote it
-                return self._started(run, report)
-            if folder.holds(outer for outer in cell.outers if outer <= checkpointed.done):
-                return checkpointed
+        checkpointed = self._started(run, report)
+        try:
+            found = find(folder.checkpoint)
+            if found is not None:
+                checkpointed.resume(found)
+        except (ArtifactError, SettingError):  # the checkpoints are damaged, or another engine wrote them
+            return self._started(run, report)
+        if folder.holds(outer for outer in cell.outers if outer <= checkpointed.place.t):
+            return checkpointed
         return self._started(run, report)
 
     def _started(self, run: Condensation, report: Report) -> CheckpointedRun:
         data, engine = self.comparison.grid.data, self.machine.engine
         parts = assemble(run.recipe, data, self.machine.device, engine=engine, first_rank=run.first_rank, report=report)
         path = self.comparison.run_folder(run).checkpoint
-        return CheckpointedRun(path, parts, run.recipe, data.identity, str(engine))
+        return CheckpointedRun(path, parts, Identity(run.recipe, data.identity, str(engine)))
 
     def _build_sets(self, cell: Cell, outer: int) -> BuiltSets:
         """Build the sets of a cell after an outer iteration from files, and store them in files."""

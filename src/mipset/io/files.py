@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from mipset.errors import ArtifactError
+from mipset.io import locks
+from mipset.units import byte_count
 
 
 def home() -> Path:
@@ -30,22 +35,26 @@ def home() -> Path:
         ) from error
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_whole(path: Path, write: Callable[[BinaryIO], object], previous: Path | None = None) -> None:
     """Let `write` fill a temporary file beside `path`, then replace `path` by it in one step.
 
-    After an error, such as a full disk, or an interrupt, `path` is as it was before.
+    After an error, such as a full disk, or an interrupt, `path` is as it was before. A file that is replaced keeps its
+    permissions. What killed processes left beside `path` is removed. With `previous`, the file that was at `path` is
+    then there: a process that is killed between these two steps leaves it there, and no file at `path`.
     """
-    part = _beside(path)
-    stream = part.open("xb")
-    try:
-        with stream:
+    remove_leftovers(path)
+    with _part_of(path, _make_file) as part:
+        with part.open("r+b") as stream:
+            with suppress(FileNotFoundError):
+                shutil.copymode(path, part)
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
+        if previous is not None:
+            with suppress(FileNotFoundError):
+                path.replace(previous)
         part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    _sync_folder(path.absolute().parent)
 
 
 def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
@@ -54,31 +63,112 @@ def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     After an error, `path` is as it was before. On success, the old folder is removed.
     """
     path = path.resolve()
-    part = _beside(path)
-    part.mkdir()
-    try:
+    remove_leftovers(path)
+    with _part_of(path, Path.mkdir) as part:
         for place, content in contents:
             file = part / place
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        if path.exists():
-            _exchange(part, path)
-        else:
+        if not path.exists():
             part.rename(path)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        elif exchange_names(part, path):
+            shutil.rmtree(part)
+        else:
+            _replace_folder(part, path)
+    _sync_folder(path.parent)
 
 
-def _exchange(part: Path, path: Path) -> None:
-    old = part.with_suffix(".old")
-    path.rename(old)
+@contextmanager
+def _part_of(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new file or folder beside `path`, which is locked during this block and removed after an error."""
+    while True:
+        part = path.parent / f".{path.name}.{os.urandom(4).hex()}.part"
+        make(part)
+        handle = _opened(part)
+        if handle is None or (locks.take(handle) and locks.is_at(part, handle)):
+            break
+        os.close(handle)  # another process took it for abandoned, before it was locked
     try:
-        part.rename(path)
+        yield part
     except BaseException:
-        old.rename(path)
+        _remove(part)
         raise
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _make_file(path: Path) -> None:
+    path.open("xb").close()
+
+
+def _opened(path: Path) -> int | None:
+    """The file or folder, open for a lock. None on Windows, where it could then not be renamed."""
+    return None if sys.platform == "win32" else os.open(path, os.O_RDONLY)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote `path`. Names and locks tell what that is."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.(part|old)")
+    with suppress(OSError):  # a folder that cannot be listed: then nothing is removed
+        for entry in list(os.scandir(path.absolute().parent)):
+            if name.fullmatch(entry.name):
+                locks.if_abandoned(Path(entry.path), lambda left: _tidy(left, path))
+
+
+def _tidy(left: Path, path: Path) -> None:
+    if left.suffix == ".old" and not path.exists():  # killed between the two steps of `_replace_folder`
+        left.rename(path)
+    else:
+        _remove(left)
+
+
+def exchange_names(one: Path, other: Path) -> bool:
+    """Let two files or folders change their names, in one step. False if the system cannot do that."""
+    if sys.platform != "linux":
+        return False
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    from_here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return renameat2 is not None and not renameat2(
+        from_here, os.fsencode(one), from_here, os.fsencode(other), ctypes.c_uint(exchange)
+    )
+
+
+def _replace_folder(part: Path, path: Path) -> None:
+    """Replace a folder in two steps. The next write repairs what a process leaves that is killed between them."""
+    old, handle = part.with_suffix(".old"), _opened(path)
+    try:
+        if handle is not None:
+            locks.take(handle)
+        path.rename(old)
+        try:
+            part.rename(path)
+        except BaseException:
+            old.rename(path)
+            raise
+    finally:
+        if handle is not None:
+            os.close(handle)
     shutil.rmtree(old)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the names of a folder on the disk, where the system can: a file that was renamed then survives a crash."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):  # the file itself is complete
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def refuse_to_overwrite(path: Path, force: bool, argument: str = "out") -> None:
@@ -92,8 +182,27 @@ def refuse_to_overwrite(path: Path, force: bool, argument: str = "out") -> None:
         raise ArtifactError(f"{path} exists already. Choose another `{argument}`, or set `force` to overwrite it.")
     if not path.absolute().parent.is_dir():
         raise ArtifactError(f"There is no folder {path.absolute().parent} to write {path.name} into. Make it first.")
+    check_writable(path, argument)
 
 
-def _beside(path: Path) -> Path:
-    """A unique name for the temporary file or folder that becomes `path` when it is complete."""
-    return path.parent / f".{path.name}.{os.urandom(4).hex()}.part"
+def check_writable(path: Path, argument: str = "out") -> None:
+    """Raise an error if a file cannot be made beside `path`: no permission, a disk without space, a bad name."""
+    try:
+        with _part_of(path, _make_file) as part:
+            part.unlink()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ArtifactError(f"{path} cannot be written: {reason}. Choose another `{argument}`.") from error
+
+
+def check_space(path: Path, needed: int, argument: str = "out") -> None:
+    """Raise an error if the disk of `path` has less than `needed` bytes left."""
+    try:
+        free = shutil.disk_usage(path.absolute().parent).free
+    except OSError:  # some file systems do not say
+        return
+    if free < needed:
+        raise ArtifactError(
+            f"The disk of {path} has {byte_count(free)} left, but writing it needs {byte_count(needed)}, with its "
+            f"checkpoints. Free some space, or choose another `{argument}`."
+        )

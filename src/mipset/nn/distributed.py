@@ -17,15 +17,17 @@ import json
 import os
 import platform
 import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mipset.errors import SettingError, TeamError
+from mipset.units import parse_duration
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT = timedelta(minutes=10)  # for a machine that does not answer; a process that ends is noticed at once
+TIMEOUT_VARIABLE = "MIPSET_TEAM_TIMEOUT"  # how long to wait for a process that does not answer, such as 90s
+TIMEOUT = "10min"  # if it is not set; a process that ends is noticed at once
 PATIENCE_SECONDS = 3.0  # how long a process waits for the first process of its machine to print the reason
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # from torchrun when another process ends, and from Ctrl-C
 ENDED = "Another process of this run has ended or does not answer"
@@ -137,15 +140,16 @@ class Processes(Team):
         self.local_process = int(environment.get("LOCAL_RANK", "0"))
         self.local_processes = int(environment.get("LOCAL_WORLD_SIZE", "1"))
         self.machine = environment.get("GROUP_RANK", str(self.process))
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)  # while torch waits for the others, Python handles no signal
+        timeout = timeout_of(environment)
         self._gpus = torch.cuda.is_available() and dist.is_nccl_available()
         self._joined = True
         backend = "cpu:gloo,cuda:nccl" if self._gpus else "gloo"
+        # While torch waits for the others, Python handles no signal: the system does.
+        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
         try:
-            self._store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
+            self._store, *_ = next(rendezvous("env://", timeout=timeout))
             dist.init_process_group(
-                backend, store=self._store, rank=self.process, world_size=self.processes, timeout=TIMEOUT
+                backend, store=self._store, rank=self.process, world_size=self.processes, timeout=timeout
             )
         except (RuntimeError, ValueError, OSError) as error:
             at = f"{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
@@ -153,8 +157,9 @@ class Processes(Team):
                 f"Process {self.process} of {self.processes} cannot connect to the others at {at}. "
                 f"Start all of them with torchrun, and check that the machines can reach each other."
             ) from error
-        for number in SIGNALS:
-            signal.signal(number, self._stop)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
         import torch
@@ -213,6 +218,17 @@ class Processes(Team):
 
     def last_words(self, sentence: str) -> str | None:
         self._ignore_signals()
+        answers: list[str | None] = []
+        asking = threading.Thread(target=lambda: answers.append(self._agreed_words(sentence)), daemon=True)
+        asking.start()
+        asking.join(2 * PATIENCE_SECONDS)
+        if answers:
+            return answers[0]
+        self._joined = False  # the process with the store does not answer: do not wait for it again
+        return sentence
+
+    def _agreed_words(self, sentence: str) -> str | None:
+        """The first reason that a process wrote, if this process is the one of its machine that prints it."""
         here, claim = platform.node(), f"mipset/printed/{self.machine}"
         try:
             written = self._store.compare_set("mipset/reason", "", f"{here}\n{sentence}").decode()
@@ -242,14 +258,18 @@ class Processes(Team):
         with _noticing_lost_processes():
             dist.all_reduce(tensor)
 
-    def _stop(self, number: int, frame: object) -> NoReturn:
-        """The terminal or torchrun ends this process; further signals are ignored."""
-        self._ignore_signals()
-        raise KeyboardInterrupt(ENDED if number == signal.SIGTERM else "")
-
     def _ignore_signals(self) -> None:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+def timeout_of(environment: Mapping[str, str]) -> timedelta:
+    """How long the processes wait for one that does not answer."""
+    text = environment.get(TIMEOUT_VARIABLE, TIMEOUT)
+    try:
+        return timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError):
+        raise SettingError(f"{TIMEOUT_VARIABLE} is {text!r}. Write a time such as 90s, 3min or 2h.") from None
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""What a run of Algorithm 1 is made of (its parts), where it is (a place), and what it yields (steps)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from mipset.condensing.learners import Learner
+from mipset.condensing.metrics import Metric
+from mipset.condensing.objectives import Objective
+from mipset.condensing.optimisers import PixelOptimiser
+from mipset.condensing.policies import Policy
+from mipset.condensing.samplers import Sampler
+from mipset.condensing.synthetic import Synthetic
+from mipset.nn.augment import Augmentation
+from mipset.nn.distributed import ALONE, Team
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a method; `dataclasses.replace` puts another one in."""
+
+    S: Synthetic
+    objective: Objective[Any]
+    sampler: Sampler
+    learner: Learner
+    optimiser: PixelOptimiser
+    policy: Policy
+    augmentation: Augmentation
+    metric: Metric
+    T: int
+    E: int
+    seed: int
+    classes: Sequence[int]  # that this process updates; S is complete after every outer iteration
+    team: Team = ALONE  # the processes that update the other classes
+
+    def number(self, t: int, e: int) -> int:
+        """The number of inner iterations of the run before this one."""
+        return (t - 1) * self.E + e - 1
+
+    @property
+    def groups(self) -> list[Sequence[int]]:
+        """The classes of this process, in groups that share a pass and are updated together."""
+        images = self.S.N * self.S.formation.images + self.sampler.batch
+        return self.objective.groups(self.classes, images * self.S.resolution[0] * self.S.resolution[1])
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a run is: `t` outer iterations are done, and `e` inner iterations of the next one, which gave `F`."""
+
+    t: int = 0
+    e: int = 0
+    F: Tensor | None = None  # [C, N]; needed if e > 0
+
+
+START = Place()
+
+
+@dataclass(frozen=True)
+class Step:
+    """The state of a run after one inner iteration. `parts` is not a copy: the next step changes S."""
+
+    parts: Parts
+    t: int
+    e: int
+    loss: float  # sum_n w_n D(S_[n], B), the mean over classes that are not completely frozen
+    F: Tensor  # [C, N], of this outer iteration so far
+
+    @property
+    def place(self) -> Place:
+        """Where the run goes on after this step."""
+        return Place(self.t, 0) if self.outer_done else Place(self.t - 1, self.e, self.F)
+
+    @property
+    def outer_done(self) -> bool:
+        """Whether this ends an outer iteration: S is complete and clamped, and the policy has decided."""
+        return self.e == self.parts.E
+
+    @property
+    def share(self) -> float:
+        """The part of the run that is done, from 0 to 1."""
+        return (self.parts.number(self.t, self.e) + 1) / (self.parts.T * self.parts.E)

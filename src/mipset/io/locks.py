@@ -1,0 +1,95 @@
+"""Locks: which process writes what.
+
+The system holds a lock (flock) for the process that took it, and gives it up when that process ends, however it ends.
+So no lock is ever stale: a file that a killed process has left is not locked, and the next process takes it over. Where
+there are no such locks (Windows, some network file systems), nothing is locked and nothing is taken for abandoned.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mipset.errors import ArtifactError, brief
+
+
+@contextmanager
+def only_writer(out: Path) -> Iterator[None]:
+    """Let no other process write `out` during this block. A second one is refused, and told who writes it."""
+    path = out.absolute().parent / f".{out.name}.mipset-lock"
+    handle = _opened_and_taken(path, out)
+    try:
+        owner = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(owner).encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()  # before the lock is given up: the next process then makes a new file
+        os.close(handle)
+
+
+def _opened_and_taken(path: Path, out: Path) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        if not take(handle):
+            owner = _owner(handle)
+            os.close(handle)
+            raise ArtifactError(f"{out} is being written by {owner}. Wait until it has ended, or choose another `out`.")
+        if is_at(path, handle):
+            return handle
+        os.close(handle)  # its owner removed it meanwhile
+
+
+def _owner(handle: int) -> str:
+    try:
+        owner = json.loads(os.pread(handle, 1000, 0))
+        return brief(f"process {owner['pid']} on {owner['host']}, which began at {owner['since']}", str)
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def take(handle: int) -> bool:
+    """Lock an open file or folder until it is closed. False if another process holds it."""
+    return _locked(handle) is not False
+
+
+def if_abandoned(path: Path, act: Callable[[Path], object]) -> None:
+    """Call `act` if no living process has locked this file or folder. If nobody can know, nothing is done."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return
+    try:
+        if _locked(handle) and is_at(path, handle):
+            act(path)  # while it is locked: no other process does the same
+    finally:
+        os.close(handle)
+
+
+def is_at(path: Path, handle: int) -> bool:
+    """Whether an open file or folder still has this path."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _locked(handle: int) -> bool | None:
+    """True: now it is locked for this handle. False: another one has it. None: there are no locks here."""
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
+    return True
