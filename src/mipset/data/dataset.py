@@ -18,6 +18,7 @@ Labels = npt.NDArray[np.int64]
 
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
+LEAST_STD, MOST_MEAN = 1e-4, 10  # that can be given: others make values that overflow in a network
 MIN_STD = 1e-3  # a constant channel must not be divided by zero
 NAME_THE_SOURCE = "Name the dataset that the file was condensed from."  # the advice for a file that does not fit
 
@@ -248,5 +249,9 @@ def _validate_scale(dataset: Dataset) -> None:
                 f"{dataset.name}: {title} is {values}, but must be one finite number for each of the "
                 f"{channels} channels. Correct it or leave it out."
             )
-    if min(dataset.std) <= 0:
-        raise DataError(f"{dataset.name}: std is {dataset.std}, but must be above 0. Correct it or leave it out.")
+    if min(dataset.std) < LEAST_STD or max(map(abs, dataset.mean)) > MOST_MEAN:
+        raise DataError(
+            f"{dataset.name}: mean is {dataset.mean} and std is {dataset.std}, but for images scaled to [0, 1] the "
+            f"mean must be from -{MOST_MEAN} to {MOST_MEAN} and the std at least {LEAST_STD:g}. Correct them or leave "
+            "them out."
+        )

@@ -25,6 +25,7 @@ from mipset.errors import DivergedError, MipsetError, SettingError
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.nn.engines import Engine
+from mipset.nn.guards import sound_weights
 from mipset.nn.memory import keep_freed_memory
 from mipset.nn.networks import builder, fresh
 from mipset.nn.pixels import to_unit
@@ -88,8 +89,10 @@ class Evaluation:
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
             pass
-        if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
-            raise DivergedError(f"A network trained on size {size} is no longer finite. Choose another `protocol`.")
+        if not sound_weights(theta):
+            raise DivergedError(
+                f"The weights of a network trained on size {size} became too large. Choose another `protocol`."
+            )
         split = self.data.with_class_order(self.artifact.class_names).test
         pixels, labels = torch.from_numpy(split.images), torch.from_numpy(split.labels)
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)

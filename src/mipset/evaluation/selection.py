@@ -33,6 +33,7 @@ from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
+from mipset.nn.guards import sound_weights
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.pixels import to_uint8
 from mipset.nn.randomness import Purpose, key
@@ -122,8 +123,10 @@ def _trained_network(
 def _features_of_class(theta: Network, images: Tensor, data: Dataset, device: torch.device) -> Tensor:
     no_labels = torch.zeros(len(images), dtype=torch.long)  # features do not depend on labels
     features = last_features(theta, Images.of(images, no_labels, data.mean, data.std, device))
-    if not bool(features.isfinite().all()):
-        raise DivergedError("The network that selects images is no longer finite. Choose a smaller `network_lr`.")
+    if not sound_weights(theta) or not bool(features.isfinite().all()):
+        raise DivergedError(
+            "The weights of the network that selects images became too large. Choose a smaller `network_lr`."
+        )
     return features
 
 
@@ -189,8 +192,8 @@ def _errors_while_learning(
         scores = class_scores(theta, images)
         errors.append(prediction_errors(scores, images.labels).cpu())
         right.append(int((scores.argmax(dim=1) == images.labels).sum()))
-        if not bool(errors[-1].isfinite().all()):
-            raise DivergedError("The network trained on the set is no longer finite. Choose another `protocol`.")
+        if not sound_weights(theta) or not bool(errors[-1].isfinite().all()):
+            raise DivergedError("The weights of the network became too large. Choose another `protocol`.")
         report(f"epoch {epoch} of {epochs}", epoch, epochs)
     return torch.stack(errors), torch.tensor(right)
 

@@ -69,6 +69,8 @@ AUGMENTATIONS: Mapping[str, str] = {
     "rotate": "rotate by some degrees",
 }
 NO_AUGMENTATION = "none"
+MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
+MOST_RATE = 1000  # of learning and of weight decay: with more, everything diverges in the first steps
 MOST = 1e30  # larger numbers overflow float32 during a run
 
 # Settings that are read only if others have one of some values. All the rest is always read.

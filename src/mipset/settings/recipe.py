@@ -19,6 +19,8 @@ from mipset.settings.choices import (
     LEARNERS,
     METRICS,
     MOST,
+    MOST_COUNT,
+    MOST_RATE,
     NO_AUGMENTATION,
     OBJECTIVES,
     OPTIMISERS,
@@ -44,7 +46,7 @@ def _setting(
 class Recipe:
     """All settings of a condensation. With the data, they decide every pixel of the result."""
 
-    ipc: int = _setting(10, "N, stored images per class", least=1)
+    ipc: int = _setting(10, "N, stored images per class", least=1, most=MOST_COUNT)
     policy: str = _setting("mdc", "which sizes count", among=POLICIES)
     period: int = _setting(100, "Δt, outer iterations between two selections of a subset (mdc)", least=1)
     freeze: str = _setting("ratchet", "which images stay fixed after a selection (mdc)", among=FREEZE_RULES)
@@ -69,10 +71,12 @@ class Recipe:
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
-    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1)
+    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1, most=MOST_COUNT)
     expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
-    width: int = _setting(128, "channels of the network; of a ResNet, channels of its first stage", least=1)
+    width: int = _setting(
+        128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
+    )
     depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1)
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
@@ -83,6 +87,7 @@ class Recipe:
         "λ, learning rate of the pixels. With sgd it is that of 10 images per class of 32 x 32 pixels, and scaled with "
         "both. With adam it is the largest change in one step, as a part of the range of a pixel",
         least=0,
+        most=MOST_RATE,
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
     match_augment: str = _setting(
@@ -97,9 +102,9 @@ class Recipe:
     life: int = _setting(1, "outer iterations of a network before a new one replaces it", least=1)
     train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
-    network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
+    network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
-    network_decay: float = _setting(5e-4, "weight decay of the network", least=0)
+    network_decay: float = _setting(5e-4, "weight decay of the network", least=0, most=MOST_RATE)
     seed: int = _setting(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
