@@ -9,7 +9,7 @@ import pytest
 
 from commands import BRIEF, TINY, Here
 from mipset import cli, read
-from mipset.cli import machine
+from mipset.nn import engines
 from mipset.nn.native import Kernels
 
 
@@ -26,12 +26,12 @@ class TestCompile:
         return read(path).provenance["engine"]
 
     def test_compile_on_off_and_auto(self, here: Here, tmp_path: Path, pets: Path) -> None:
-        engines = {}
+        chosen = {}
         for choice in ("on", "off", "auto"):
             out = tmp_path / choice
             here("condense", f"npz:{pets}", "--out", out, *TINY, *self.WIDE, "--compile", choice)
-            engines[choice] = self.engine(out)
-        assert engines == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
+            chosen[choice] = self.engine(out)
+        assert chosen == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
         on, off = (read(tmp_path / choice).images.astype(int) for choice in ("on", "off"))
         assert np.abs(on - off).max() <= 8
         for workers in ("1", "2"):
@@ -40,7 +40,7 @@ class TestCompile:
     def test_longer_work_is_compiled(
         self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(engines, "COMPILE_FROM", 1.0)
         here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
         assert self.engine(tmp_path / "x") == "compiled kernels"
 
@@ -52,7 +52,7 @@ class TestCompile:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(engines, "COMPILE_FROM", 1.0)
         monkeypatch.setenv("CXX", "no-such-compiler")
         command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
         assert "no C++ compiler (no-such-compiler) on this machine. Install g++." in refusal(

@@ -96,7 +96,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     device = device_of(arguments)
     loaded_with: Provenance = {"size": arguments.resolution, "split_seed": arguments.split_seed}
     data = load_with_progress(arguments.dataset, arguments.resolution, arguments.split_seed)
-    from mipset.condensing.assembly import assemble
+    from mipset.condensing.assembly import assemble, work
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.packing import pack
 
@@ -104,7 +104,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     if arguments.budget is not None:
         recipe = _within_budget(arguments, recipe, data, device, engines.for_long_work())
     first, start_origin = _first_images(arguments.start, recipe, data)
-    engine = engines.for_work(lambda: _cost(recipe, data).run_flops)
+    engine = engines.for_work(lambda: work(recipe, data.shape, data.classes))
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
@@ -269,13 +269,14 @@ def run_grow(arguments: argparse.Namespace) -> None:
     check_output(arguments)
     artifact = read(arguments.file)
     device = device_of(arguments)
+    from mipset.condensing.assembly import work
     from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
 
     dataset = dataset_of_file(arguments, arguments.file, artifact)
     data = in_order_of(artifact, dataset)
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
-    engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
+    engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
     with Progress() as bar:
         parts = grown(artifact, data, recipe, device, engine, bar.report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, data.identity + _digest(artifact), str(engine))

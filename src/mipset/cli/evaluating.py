@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +106,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         if source not in datasets:
             datasets[source] = dataset_of_file(arguments, path, artifact)
         evaluation = evaluation_of(arguments, device, artifact, datasets[source])
-        engine = engines.for_work(partial(_evaluation_flops, evaluation))
+        engine = engines.for_work(lambda evaluation=evaluation: evaluation.all_flops)
         tasks.append((replace(evaluation, engine=engine), sizes))
     curves = _evaluate_all(arguments, device, tasks, names)
     from mipset.display.tables import accuracy_table
@@ -142,11 +141,6 @@ def fleet_of(artifact: Artifact) -> dict[int, float]:
         return Recipe(ipc=artifact.ipc, policy="every-prefix", prefix_weights=weights).fleet
     except SettingError:  # the recipe of another program, or of a file with more sizes
         return {}
-
-
-def _evaluation_flops(evaluation: Evaluation) -> float:
-    """The work of all sizes, so that the engine, and with it a score, does not depend on `--sizes`."""
-    return sum(evaluation.flops(size) for size in range(1, evaluation.artifact.ipc + 1))
 
 
 def _evaluate_all(
@@ -199,8 +193,8 @@ def run_reorder(arguments: argparse.Namespace) -> None:
     artifact = read(arguments.file)
     device = device_of(arguments)
     start = time.monotonic()
-    from mipset.evaluation.evaluate import learning_flops
     from mipset.evaluation.selection import reorder
+    from mipset.nn.flops import learning_flops
     from mipset.settings.architecture import Architecture
 
     protocol = protocol_of(arguments)

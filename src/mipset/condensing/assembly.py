@@ -56,7 +56,8 @@ from mipset.errors import SettingError
 from mipset.io.files import home
 from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, default_engine
+from mipset.nn.flops import learning_flops
 from mipset.nn.networks import Network, builder
 from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
@@ -183,10 +184,10 @@ def assemble(
 ) -> Parts:
     """The parts of Algorithm 1 for this recipe and these data: give them to `condense`.
 
-    `start` replaces the first pixels of the recipe. `engine` computes networks: plain torch by default;
-    `mipset.nn.engines.native()` is several times faster on a CPU. `team` is the processes that share the run. With
-    `first_rank`, the first pixels are those that a larger set has from this rank on. `report` is told how far the
-    training of experts is, if the recipe has any.
+    `start` replaces the first pixels of the recipe. `engine` computes networks; by default the compiled kernels, if the
+    work is long and this machine can compile them. `team` is the processes that share the run. With `first_rank`, the
+    first pixels are those that a larger set has from this rank on. `report` is told how far the training of experts is,
+    if the recipe has any.
     """
     larger = r.replace(ipc=first_rank + r.ipc, prefix_weights="one") if first_rank else r
     check_fit(larger if start is None else r.replace(init="noise"), data)  # given pixels need no real images
@@ -198,6 +199,7 @@ def assemble(
         )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     device = torch.device(device)
+    engine = engine or default_engine(device, lambda: work(r, data.shape, data.classes))
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
     build = builder(r.architecture, data.shape, data.classes, engine)
@@ -219,12 +221,21 @@ EXPERT_SETTINGS = (
 )
 
 
-def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine | None) -> ExpertFiles:
+def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
+    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
+    per_image = learning_flops(r.architecture, shape, classes)
+    synthetic = r.ipc * r.factor**2
+    second_order = any(name == "gradient" for _, name in r.terms)
+    match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
+    return per_image * (r.training_steps * r.train_batch + r.outer * r.inner * classes * match)
+
+
+def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:
     """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
     if r.learner != "experts":
         return ExpertFiles(None)
     settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
-    machine = {"engine": str(engine or Engine()), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
 

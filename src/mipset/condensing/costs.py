@@ -183,15 +183,6 @@ def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     return int(counter.get_total_flops())
 
 
-def training_flops(build: Callable[[], Network], shape: Shape) -> int:
-    """The FLOPs of learning from one image [ch, h, w]."""
-    with torch.random.fork_rng(devices=[]), META:
-        theta, image = build(), torch.zeros(1, *shape)
-    with FlopCounterMode(display=False) as counter:
-        torch.autograd.grad(theta(image).sum(), list(theta.parameters()))
-    return int(counter.get_total_flops())
-
-
 def timed(
     r: Recipe,
     shape: Shape,
