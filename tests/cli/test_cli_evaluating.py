@@ -249,3 +249,31 @@ class TestReorder:
         content = new.read_bytes()
         here("reorder", condensed, "--out", new, *REORDER, "--force", "--seed", 1)
         assert new.read_bytes() != content
+
+
+class TestSaving:
+    def test_file_that_was_replaced_meanwhile_is_left_alone(
+        self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """The accuracies of both files are printed, and those of the other file are saved."""
+        other, fit = tmp_path / "other.safetensors", evaluate.fit
+        other.write_bytes(condensed.read_bytes())
+        new = replace(read(condensed), images=255 - read(condensed).images)
+
+        def fit_while_the_file_is_replaced(*arguments: Any) -> Any:
+            new.write(condensed)
+            return fit(*arguments)
+
+        monkeypatch.setattr(evaluate, "fit", fit_while_the_file_is_replaced)
+        condensed.chmod(0o600)
+        other.chmod(0o640)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(condensed), str(other), "--sizes", "1", *BRIEF, "--save"])
+        shown = capfd.readouterr()
+        assert ended.value.code == 2
+        assert "set.safetensors was replaced by another set" in shown.err
+        assert [line.split()[0] for line in shown.out.splitlines()[2:]] == ["set", "other"]
+        assert (read(condensed).images == new.images).all()
+        assert read(condensed).accuracy == ()
+        assert [point.size for point in read(other).accuracy] == [1]
+        assert [path.stat().st_mode & 0o777 for path in (condensed, other)] == [0o600, 0o640]

@@ -13,7 +13,7 @@ from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_tor
 from mipset.cli.parser import Parser, Verbs, add_protocol_flags, add_verb, check_at_least, parse_sizes, protocol_of
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
-from mipset.errors import SettingError, choices
+from mipset.errors import ArtifactError, ChangedError, SettingError, choices
 from mipset.units import duration
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         evaluation = evaluation_of(arguments, device, artifact, datasets[source])
         engine = engines.for_work(lambda evaluation=evaluation: evaluation.all_flops)
         tasks.append((replace(evaluation, engine=engine), sizes))
-    curves = _evaluate_all(arguments, device, tasks, names)
+    curves, failures = _evaluate_all(arguments, device, tasks, names)
     from mipset.display.tables import accuracy_table
 
     settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -117,6 +117,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         f"({' and '.join(settings)}; seed {arguments.seed}; {duration(time.monotonic() - start)})"
     )
     print(accuracy_table(curves, {names[path]: fleet_of(artifact) for path, artifact in files.items()}))
+    if failures:
+        raise ChangedError(" ".join(failures))
 
 
 def evaluation_of(arguments: argparse.Namespace, device: torch.device, artifact: Artifact, data: Dataset) -> Evaluation:
@@ -148,12 +150,18 @@ def _evaluate_all(
     device: torch.device,
     tasks: list[tuple[Evaluation, list[int]]],
     names: dict[Path, str],
-) -> dict[str, list[Accuracy]]:
-    """The accuracy curve of each file, by its name. With `--save`, each file is written as soon as it is complete."""
+) -> tuple[dict[str, list[Accuracy]], list[str]]:
+    """The accuracy curve of each file, by its name. With `--save`, each file is written as soon as it is complete.
+
+    The second result is what went wrong with that, a sentence for each file that could not be written.
+    """
     from mipset.evaluation.evaluate import Score, scores
+    from mipset.file.saving import save_accuracy
 
     scores_by_task: list[list[Score]] = [[] for _ in tasks]
     curves: dict[str, list[Accuracy]] = {}
+    saved: list[str] = []
+    failures: list[str] = []
     title = f"evaluating {next(iter(names.values()))}" if len(tasks) == 1 else f"evaluating {len(tasks)} files"
     try:
         with Progress(title, sum(sum(sizes) for _, sizes in tasks) * arguments.networks) as bar:
@@ -164,13 +172,17 @@ def _evaluate_all(
                 evaluation, sizes = tasks[index]
                 if len(scores_by_task[index]) == len(sizes) * arguments.networks:
                     curve = evaluation.curve(scores_by_task[index])
-                    if arguments.save:
-                        evaluation.artifact.with_accuracy(curve).write(path)
                     curves[name] = curve
+                    if arguments.save:
+                        try:
+                            save_accuracy(path, evaluation.artifact, curve)
+                            saved.append(name)
+                        except (ArtifactError, ChangedError) as error:  # the others can still be saved
+                            failures.append(str(error))
     except KeyboardInterrupt as interrupt:
-        saved = f"Saved the accuracies of {', '.join(curves)}" if arguments.save and curves else "Nothing was written"
-        raise KeyboardInterrupt(f"Interrupted. {saved}.") from interrupt
-    return {name: curves[name] for name in names.values()}
+        kept = f"Saved the accuracies of {', '.join(saved)}" if saved else "Nothing was written"
+        raise KeyboardInterrupt(f"Interrupted. {kept}.") from interrupt
+    return {name: curves[name] for name in names.values()}, failures
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:

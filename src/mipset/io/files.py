@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,12 +27,15 @@ def home() -> Path:
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then replace `path` by it in one step.
 
-    After an error, such as a full disk, or an interrupt, `path` is as it was before.
+    After an error, such as a full disk, or an interrupt, `path` is as it was before. A file that is replaced keeps its
+    permissions.
     """
     part = _beside(path)
     stream = part.open("xb")
     try:
         with stream:
+            with suppress(FileNotFoundError):
+                shutil.copymode(path, part)
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
