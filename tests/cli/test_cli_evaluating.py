@@ -185,29 +185,22 @@ class TestInterrupt:
         self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
     ) -> None:
         before = condensed.read_bytes()
-        process = start(
-            TELLING,
-            *(
-                "evaluate",
-                condensed,
-                "--networks",
-                500,
-                "--epochs",
-                1,
-                "--workers",
-                2,
-                "--threads",
-                1,
-                "--save",
-            ),
-            cwd=tmp_path,
-            until="working",
-            processes=processes,
-        )
+        given = ("--networks", 500, "--protocol", "quick", "--workers", 2, "--threads", 1, "--save")
+        process = start(TELLING, "evaluate", condensed, *given, cwd=tmp_path, until="working", processes=processes)
         interrupt(process)
         assert group_is_gone(process.pid, within=10)
         assert condensed.read_bytes() == before
         assert names(tmp_path) == {condensed.name}
+
+    def test_workers_end_when_their_parent_is_killed(
+        self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
+    ) -> None:
+        """It cannot tell them."""
+        given = ("--networks", 500, "--protocol", "quick", "--sizes", 1, "--workers", 2, "--threads", 1)
+        process = start(TELLING, "evaluate", condensed, *given, cwd=tmp_path, until="working", processes=processes)
+        assert len(alive(process.pid)) >= 3
+        process.kill()
+        assert group_is_gone(process.pid, within=10)
 
     def test_interrupting_evaluate_keeps_saved_files(
         self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

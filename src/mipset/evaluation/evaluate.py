@@ -23,6 +23,7 @@ from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
+from mipset.io.processes import end_with_parent
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
 from mipset.nn.guards import sound_weights
@@ -179,6 +180,7 @@ _evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not w
 
 def _start_worker(evaluations: Sequence[Evaluation]) -> None:
     global _evaluations
+    end_with_parent()
     _evaluations = evaluations
     keep_freed_memory()
     torch.set_num_threads(1)
