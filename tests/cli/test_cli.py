@@ -113,6 +113,7 @@ class TestHelp:
             (): {"--help", "--version"},
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--resume", "--force", "--dry-run"),
+                "--force-memory",
                 *("--budget", "--policy", "--prefix-weights"),
                 *settings,
                 *data,
@@ -126,7 +127,7 @@ class TestHelp:
             },
             ("compare",): {
                 *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
-                *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run"),
+                *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run", "--force-memory"),
                 *(settings - {"--steps"}),
                 *protocol,
                 *data,
@@ -139,7 +140,7 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy"),
+                *("FILE", "--help", "--out", "--data", "--recipe", "--resume", "--force", "--policy", "--force-memory"),
                 "--prefix-weights",
                 *settings,
                 *machine,

@@ -203,6 +203,15 @@ def test_work_is_known_without_counting_every_step(changes: dict[str, Any]) -> N
     assert work(r, (3, 16, 16), 4) == pytest.approx(small(r).run_flops, rel=0.5)
 
 
+def test_costs_of_very_many_images_are_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = small(SMALL.replace(ipc=12, policy="every-prefix"))
+    monkeypatch.setattr("mipset.condensing.costs.MOST_COUNTED", 6)
+    estimated = small(SMALL.replace(ipc=12, policy="every-prefix"))
+    assert estimated.stored_pixels == exact.stored_pixels
+    assert estimated.run_flops == pytest.approx(exact.run_flops, rel=0.1)
+    assert exact.working_bytes <= estimated.working_bytes <= 2 * exact.working_bytes
+
+
 def test_residual_network_can_be_counted() -> None:
     counted = small(SMALL.replace(network="resnet-ap", depth=10))
     assert counted.match_flops > small().match_flops

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mipset import __version__
 from mipset.cli.inputs import check_output, dataset_of_file, load_with_progress, recipe_name_for
-from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
+from mipset.cli.machine import Engines, add_machine_flags, add_memory_flag, check_memory, device_of, refuse_torchrun
 from mipset.cli.parser import Verbs, add_data_flags, add_recipe_flags, add_verb, flag_of, given_settings, with_flags
 from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
 from mipset.display.progress import Progress
@@ -57,6 +57,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
     add_data_flags(verb)
     add_machine_flags(verb)
+    add_memory_flag(verb)
     verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE"))
     verb.add_argument(
         "--dry-run", action="store_true", help="print what the run would cost, and do nothing (needs no --out)"
@@ -70,6 +71,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
+    add_memory_flag(verb)
     verb.add_argument("--resume", action="store_true", help=RESUME.format("FILE2"))
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
@@ -109,6 +111,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
+    check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree(
@@ -277,6 +280,7 @@ def run_grow(arguments: argparse.Namespace) -> None:
     data = in_order_of(artifact, dataset)
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
+    check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     with Progress() as bar:
         parts = grown(artifact, data, recipe, device, engine, bar.report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, recipe, data.identity + _digest(artifact), str(engine))

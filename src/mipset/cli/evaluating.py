@@ -106,7 +106,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         if source not in datasets:
             datasets[source] = dataset_of_file(arguments, path, artifact)
         evaluation = evaluation_of(arguments, device, artifact, datasets[source])
-        engine = engines.for_work(lambda evaluation=evaluation: evaluation.all_flops)
+        engine = engines.for_work(evaluation.all_flops)
         tasks.append((replace(evaluation, engine=engine), sizes))
     curves, failures = _evaluate_all(arguments, device, tasks, names)
     from mipset.display.tables import accuracy_table

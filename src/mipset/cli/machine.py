@@ -13,6 +13,7 @@ from mipset.cli.parser import Parser
 from mipset.cli.wording import print_message
 from mipset.errors import NoCompilerError, SettingError
 from mipset.nn.distributed import Team
+from mipset.units import byte_count
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +42,28 @@ def add_machine_flags(verb: Parser) -> None:
         help="whether to use our own CPU kernels, which are several times faster and are compiled once "
         "(default: auto, only for longer work)",
     )
+
+
+def add_memory_flag(verb: Parser) -> None:
+    """Add the flag that `check_memory` reads."""
+    verb.add_argument(
+        "--force-memory", action="store_true", help="run even if the estimate of the memory is more than what is free"
+    )
+
+
+def check_memory(arguments: argparse.Namespace, device: torch.device, estimate: Callable[[], int]) -> None:
+    """Refuse work that needs more memory than is free, before any of it is allocated."""
+    from mipset.io.memory import free_memory
+
+    free = free_memory()
+    if arguments.force_memory or device.type != "cpu" or free is None:
+        return
+    needed = estimate()
+    if needed > free:
+        raise SettingError(
+            f"This needs about {byte_count(needed)} of memory, but {byte_count(free)} are free. Choose a smaller "
+            f"`width`, `real_batch` or `ipc`, or set `force_memory` to try it all the same."
+        )
 
 
 def refuse_torchrun(verb: str) -> None:

@@ -6,6 +6,7 @@ Each table below has one entry for every name in settings/choices.py. A new part
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from mipset.condensing.objectives import (
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
+from mipset.condensing.own_parts import own_part
 from mipset.condensing.policies import (
     BaselineC,
     EveryPrefix,
@@ -127,7 +129,7 @@ def policy(r: Recipe, classes: int, frozen: Sequence[int] = ()) -> Policy:
     change in some class, and only the classes where it can are compared.
     """
     least = [1 + images for images in frozen or [0] * classes]
-    chosen = POLICIES[r.policy](r, least)
+    chosen = POLICIES[r.policy](r, least) if r.policy in POLICIES else own_part(r.policy, Policy, "policy", r)
     return FrozenPrefix(chosen, tuple(frozen), r.ipc) if frozen else chosen
 
 
@@ -138,8 +140,12 @@ def metric(r: Recipe, build: Build, real: Images) -> Metric:
 
 def objective(r: Recipe, asked: Learner) -> Objective[Any]:
     """The distance between synthetic and real images that is minimised; `asked` has the networks."""
-    terms = tuple((weight, OBJECTIVES[name](r, asked)) for weight, name in r.terms)
+    terms = tuple((weight, _term(name, r, asked)) for weight, name in r.terms)
     return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else WeightedSum(terms)
+
+
+def _term(name: str, r: Recipe, asked: Learner) -> Objective[Any]:
+    return OBJECTIVES[name](r, asked) if name in OBJECTIVES else own_part(name, Objective, "objective", r)
 
 
 def training_rule(r: Recipe) -> TrainingRule:
@@ -268,6 +274,18 @@ def connect(
         classes=team.share(range(S.C)),
         team=team,
     )
+
+
+def as_named(r: Recipe, parts: Parts) -> Parts:
+    """The parts that the recipe names, for the images of `parts`: to tell which of these were replaced."""
+    with torch.device("meta"):
+        S = Synthetic(torch.empty(parts.S.pixels.shape), parts.S.formation, (0.5,), (0.5,))
+        real = Images.of(torch.empty(1, *S.pixels.shape[2:]), torch.empty(1), (0.5,), (0.5,), torch.device("meta"))
+    channels, height, width = S.pixels.shape[2:]
+    build = builder(r.architecture, (channels, height, width), S.C)
+    named = connect(r, S, real, [real.labels], build, LEARNERS[r.learner](r, build, real, ALONE, ExpertFiles(None)))
+    frozen = parts.policy.lengths if isinstance(parts.policy, FrozenPrefix) else ()
+    return replace(named, policy=policy(r, S.C, frozen))
 
 
 def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:

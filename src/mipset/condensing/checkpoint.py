@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from mipset.condensing.condense import Parts, Step, condense
+from mipset.condensing.own_parts import texts
 from mipset.errors import ArtifactError, SettingError
 from mipset.io.files import write_whole
 from mipset.settings.recipe import Recipe
@@ -70,6 +71,7 @@ def save(path: Path, step: Step, recipe: Recipe, sources: str, engine: str = "",
     """Write the state of the run after the outer iteration that `step` ends; `sources` identifies the data."""
     content = {
         "recipe": asdict(recipe),
+        "parts": texts(step.parts),
         "sources": sources,
         "engine": engine,
         "done": step.t,
@@ -114,6 +116,7 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
         seconds = float(content["seconds"])
         pixels, optimiser = content["pixels"], dict(content["optimiser"])
         policy, learner, saved_engine = content["policy"], content["learner"], content["engine"]
+        saved_parts = dict(content["parts"])
     except Exception as error:  # damaged bytes make torch raise errors of any type
         raise ArtifactError(_unreadable(path)) from error
     for name, value in asdict(recipe).items():
@@ -121,6 +124,12 @@ def resume(path: Path, parts: Parts, recipe: Recipe, sources: str, engine: str =
             raise SettingError(
                 f"The checkpoint {path} was made with `{name}` {saved_recipe.get(name)}, not {value}. "
                 f"Use the same settings, or delete the checkpoint to start again."
+            )
+    for axis, text in texts(parts).items():
+        if saved_parts.get(axis) != text:
+            raise SettingError(
+                f"The checkpoint {path} was made with the {axis} {saved_parts.get(axis)}, not {text}. "
+                f"Use the same parts, or delete the checkpoint to start again."
             )
     if saved_engine != engine:
         raise SettingError(

@@ -78,14 +78,13 @@ class Evaluation:
         """The FLOPs of one score."""
         return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
 
-    @property
     def all_flops(self) -> float:
         """The FLOPs of one score of every size: the engine, and with it a score, does not depend on the sizes asked."""
         return sum(self.flops(size) for size in range(1, self.artifact.ipc + 1))
 
     @cached_property
     def _engine(self) -> Engine:
-        return self.engine or default_engine(torch.device(self.device), lambda: self.all_flops)
+        return self.engine or default_engine(torch.device(self.device), self.all_flops)
 
     def training_set(self, size: int) -> Images:
         """The training images of S_[size], decoded from the file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mipset.errors import SettingError, choices
+from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
     "baseline-c": "only the whole set counts (the paper's Baseline C)",
@@ -90,8 +91,14 @@ READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def policies_reading(setting: str) -> tuple[str, ...]:
-    """The policies that use a setting."""
+    """The policies of mipset that use a setting."""
     return READ_IF.get(setting, {}).get("policy", tuple(POLICIES))
+
+
+def policy_reads(policy: str, setting: str) -> bool:
+    """Whether a policy uses a setting; one of somebody's own uses those that all policies use."""
+    needed = READ_IF.get(setting, {}).get("policy")
+    return needed is None or policy in needed
 
 
 def parse_objective(text: str) -> list[tuple[float, str]]:
@@ -99,10 +106,10 @@ def parse_objective(text: str) -> list[tuple[float, str]]:
     terms: list[tuple[float, str]] = []
     for part in text.split("+"):
         weight, star, name = part.rpartition("*")
-        if name not in OBJECTIVES:
+        if name not in OBJECTIVES and not is_own(name):
             raise SettingError(
                 f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
-                f"such as feature+10*confidence."
+                f"such as feature+10*confidence, or a class of your own as module:Class."
             )
         try:
             terms.append((float(weight) if star else 1.0, name))

@@ -31,15 +31,23 @@ from mipset.settings.choices import (
     augmentation_names,
     parse_objective,
 )
+from mipset.settings.part import is_own
 
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
 def _setting(
-    default: Any, text: str, *, among: Mapping[str, str] | None = None, least: float | None = None, most: float = MOST
+    default: Any,
+    text: str,
+    *,
+    among: Mapping[str, str] | None = None,
+    own: bool = False,
+    least: float | None = None,
+    most: float = MOST,
 ) -> Any:
-    """A field with its help text, the names that it can be chosen from, and its limits."""
-    return field(default=default, metadata={"help": text, "choices": among or {}, "least": least, "most": most})
+    """A field with its help text, the names it can be chosen from, whether a class of one's own can be, its limits."""
+    limits = {"choices": among or {}, "own": own, "least": least, "most": most}
+    return field(default=default, metadata={"help": text, **limits})
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Recipe:
     """All settings of a condensation. With the data, they decide every pixel of the result."""
 
     ipc: int = _setting(10, "N, stored images per class", least=1, most=MOST_COUNT)
-    policy: str = _setting("mdc", "which sizes count", among=POLICIES)
+    policy: str = _setting("mdc", "which sizes count; or your own class, as module:Class", among=POLICIES, own=True)
     period: int = _setting(100, "Δt, outer iterations between two selections of a subset (mdc)", least=1)
     freeze: str = _setting("ratchet", "which images stay fixed after a selection (mdc)", among=FREEZE_RULES)
     metric: str = _setting("feature", "how sizes are compared to select one (mdc)", among=METRICS)
@@ -66,8 +74,8 @@ class Recipe:
     init: str = _setting("mix", "the first pixels", among=INITIALISATIONS)
     objective: str = _setting(
         "gradient",
-        "what makes synthetic images like real ones, or a weighted sum such as feature+10*confidence. "
-        + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
+        "what makes synthetic images like real ones, your own class (module:Class), or a weighted sum such as "
+        "feature+10*confidence. " + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
@@ -149,10 +157,11 @@ class Recipe:
         kinds: dict[str, Any] = {"int": (int,), "float": (int, float), "str": (str,)}
         if not isinstance(value, kinds[kind]) or isinstance(value, bool):
             raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.")
-        if limits["choices"] and value not in limits["choices"]:
+        if limits["choices"] and value not in limits["choices"] and not (limits["own"] and is_own(value)):
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
-            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}.")
+            own = ", or a class of your own as module:Class" if limits["own"] else ""
+            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}{own}.")
         least, most = limits["least"], limits["most"]
         if least is not None and not least <= value <= most:
             raise SettingError(f"`{name}` is {value}: it must be at least {least} and at most {most:g}.")
