@@ -18,6 +18,7 @@ from commands import BRIEF, GOLDEN, TELLING, Here, done, interrupt, names, run, 
 from mipset import Artifact, cli, read
 from mipset.cli import evaluating
 from mipset.evaluation import evaluate
+from mipset.nn.training import fit
 
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
 
@@ -249,7 +250,7 @@ class TestSaving:
         self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         """The accuracies of both files are printed, and those of the other file are saved."""
-        other, fit = tmp_path / "other.safetensors", evaluate.fit
+        other = tmp_path / "other.safetensors"
         other.write_bytes(condensed.read_bytes())
         new = replace(read(condensed), images=255 - read(condensed).images)
 
@@ -257,7 +258,7 @@ class TestSaving:
             new.write(condensed)
             return fit(*arguments)
 
-        monkeypatch.setattr(evaluate, "fit", fit_while_the_file_is_replaced)
+        monkeypatch.setattr("mipset.evaluation.evaluate.fit", fit_while_the_file_is_replaced)
         condensed.chmod(0o600)
         other.chmod(0o640)
         with pytest.raises(SystemExit) as ended:

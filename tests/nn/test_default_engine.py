@@ -9,6 +9,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.budget import recipe_within
 from mipset.data import Dataset
 from mipset.nn import engines
+from mipset.nn.networks import Network
 from mipset.settings.protocol import Protocol
 from mipset.settings.recipe import Recipe
 
@@ -33,8 +34,13 @@ def test_assemble_chooses_kernels_for_long_work(toy: Dataset, recipe: Recipe, ex
 def test_evaluation_chooses_kernels_for_long_work(
     toy: Dataset, expected: type[engines.Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used = []
-    monkeypatch.setattr("mipset.evaluation.evaluate.fit", lambda theta, *_: used.append(type(theta.engine)) or [])
+    used: list[type[engines.Engine]] = []
+
+    def fit(theta: Network, *_: object) -> list[int]:
+        used.append(type(theta.engine))
+        return []
+
+    monkeypatch.setattr("mipset.evaluation.evaluate.fit", fit)
     images = toy.train.images[:6].reshape(2, 3, *toy.shape)
     small = Artifact(images, 1, toy.mean, toy.std, toy.class_names, {"network": "convnet", "width": 4, "depth": 2})
     Evaluation(small, toy, Protocol(epochs=1)).score(1, 0)

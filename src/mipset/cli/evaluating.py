@@ -205,16 +205,10 @@ def run_reorder(arguments: argparse.Namespace) -> None:
     artifact = read(arguments.file)
     device = device_of(arguments)
     start = time.monotonic()
-    from mipset.evaluation.selection import reorder
-    from mipset.nn.flops import learning_flops
-    from mipset.settings.architecture import Architecture
+    from mipset.evaluation.selection import reorder, reordering_flops
 
     protocol = protocol_of(arguments)
-    ranks, classes = artifact.images.shape[:2]
-    images = ranks * classes * artifact.factor**2
-    images_seen = images * min(arguments.first, protocol.epochs_for(images))
-    per_image = learning_flops(Architecture.of(artifact.recipe), artifact.images.shape[2:], len(artifact.class_names))
-    engine = Engines(arguments, device).for_work(lambda: float(images_seen * per_image))
+    engine = Engines(arguments, device).for_work(lambda: reordering_flops(artifact, protocol, arguments.first))
     with Progress(f"reordering {arguments.file.stem}") as bar:
         reordered = reorder(
             artifact,

@@ -129,7 +129,8 @@ def policy(r: Recipe, classes: int, frozen: Sequence[int] = ()) -> Policy:
     change in some class, and only the classes where it can are compared.
     """
     least = [1 + images for images in frozen or [0] * classes]
-    chosen = POLICIES[r.policy](r, least) if r.policy in POLICIES else own_part(r.policy, Policy, "policy", r)
+    named = POLICIES.get(r.policy)
+    chosen: Policy = named(r, least) if named else own_part(r.policy, Policy, "policy", r)
     return FrozenPrefix(chosen, tuple(frozen), r.ipc) if frozen else chosen
 
 
@@ -145,7 +146,9 @@ def objective(r: Recipe, asked: Learner) -> Objective[Any]:
 
 
 def _term(name: str, r: Recipe, asked: Learner) -> Objective[Any]:
-    return OBJECTIVES[name](r, asked) if name in OBJECTIVES else own_part(name, Objective, "objective", r)
+    named = OBJECTIVES.get(name)
+    term: Objective[Any] = named(r, asked) if named else own_part(name, Objective, "objective", r)
+    return term
 
 
 def training_rule(r: Recipe) -> TrainingRule:

@@ -10,14 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from mipset.condensing.condense import Parts
 from mipset.errors import SettingError, brief
-from mipset.settings.part import Part, own_name
+from mipset.settings.part import own_name
 from mipset.settings.recipe import Recipe
-
-P = TypeVar("P", bound=Part)
 
 # The settings of a recipe that name a part, and the fields of `Parts`. The sampler has no setting.
 AXES: Mapping[str, str | None] = {
@@ -31,8 +29,8 @@ AXES: Mapping[str, str | None] = {
 }
 
 
-def own_part(name: str, kind: type[P], setting: str, recipe: Recipe) -> P:
-    """The part that a recipe names as `module:Class`. Modules in the current folder are found too."""
+def own_part(name: str, kind: type[Any], setting: str, recipe: Recipe) -> Any:
+    """The part of this kind that a recipe names as `module:Class`. Modules in the current folder are found too."""
     module, _, title = name.partition(":")
     try:
         with _current_folder():

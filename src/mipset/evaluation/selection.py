@@ -32,7 +32,8 @@ from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, default_engine
+from mipset.nn.flops import learning_flops
 from mipset.nn.guards import sound_weights
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.pixels import to_uint8
@@ -138,7 +139,7 @@ def reorder(
     protocol: Protocol,
     seed: int,
     device: torch.device,
-    engine: Engine | None = None,
+    engine: Engine | None = None,  # None: as `default_engine` chooses
     first: int = 100,
     best: int = 10,
     report: Report = silent,
@@ -160,6 +161,7 @@ def reorder(
     for name, value in (("first", first), ("best", best)):
         if value < 1:
             raise SettingError(f"`{name}` is {value}: it must be at least 1. Choose a larger value.")
+    engine = engine or default_engine(device, lambda: reordering_flops(artifact, protocol, first))
     errors, right = _errors_while_learning(artifact, protocol, seed, device, engine, first, report)
     scores = sum_over_best(errors, right, best).reshape(*artifact.images.shape[:2], artifact.factor**2)
     how = f"{protocol}; seed {seed}; best {best} of the first {first} epochs"
@@ -169,6 +171,14 @@ def reorder(
         accuracy=(),
         provenance={**artifact.provenance, "reordered": "yoco", "reordered_with": how},
     )
+
+
+def reordering_flops(artifact: Artifact, protocol: Protocol, first: int) -> float:
+    """The FLOPs of the training in `reorder`."""
+    ranks, classes, channels, height, width = artifact.images.shape
+    images = ranks * classes * artifact.factor**2
+    per_image = learning_flops(Architecture.of(artifact.recipe), (channels, height, width), classes)
+    return float(images * min(first, protocol.epochs_for(images)) * per_image)
 
 
 def _errors_while_learning(
