@@ -13,8 +13,7 @@ import torch
 
 from mipset import Artifact, Dataset, Recipe, assemble, condense, load, pack, protocol, recipe
 from mipset.data import Split
-from mipset.errors import NoCompilerError
-from mipset.nn.engines import Engine, native
+from mipset.nn.engines import Engine, default_engine
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, key
@@ -62,10 +61,7 @@ class Setting:
     @cached_property
     def engine(self) -> Engine:
         """The compiled kernels. A toy, or a machine without a compiler, uses plain torch."""
-        try:
-            return Engine() if self.toy else native()
-        except NoCompilerError:
-            return Engine()
+        return Engine() if self.toy else default_engine(CPU, lambda: float("inf"))
 
     @property
     def network(self) -> Network:

@@ -34,7 +34,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
     },
     "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
-    "evaluation": {"condensing", "data", "errors", "file", "nn", "reporting", "settings", "numpy", "torch"},
+    "evaluation": {"condensing", "data", "errors", "file", "io", "nn", "reporting", "settings", "numpy", "torch"},
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),
         *("settings", "units", "numpy", "torch"),

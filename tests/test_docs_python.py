@@ -34,14 +34,17 @@ def test_blocks_of_the_python_page_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 10
-    names: dict[str, Any] = {}
+    assert len(blocks) == 11
+    names: dict[str, Any] = {"__name__": "own_module"}
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)
     assert mipset.read("clothes.safetensors").recipe["policy"] == "every-prefix"
     assert [point.size for point in mipset.read("clothes.safetensors").accuracy] == [1, 3, 10]
     assert mipset.read("clothes-3.safetensors").ipc == 3
     assert names["step"].outer_done
+    parts = names["condensed_own"].provenance["parts"]
+    assert parts == {"objective": "own_module:TwoMoments()", "policy": "own_module:SmallestAndLargest(ipc=2)"}
+    assert names["condensed_own"].recipe["policy"] == "own_module:SmallestAndLargest"
     printed = capsys.readouterr().out
     assert "`pixel_lr` is -1: it must be at least 0" in printed
     assert "comparing with real images: " in printed

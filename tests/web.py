@@ -209,6 +209,20 @@ def stopping_for(seconds: float, after: int) -> Fault:
     return fault
 
 
+def slowly(count: int, pause: float) -> Fault:
+    """The requested bytes, `count` of them at a time, with pauses."""
+
+    def fault(handler: Handler) -> bool:
+        body = handler.server.content[handler.start : handler.stop]
+        closing_after(0)(handler)
+        for first in range(0, len(body), count):
+            handler.send(body[first : first + count])
+            time.sleep(pause)
+        return True
+
+    return fault
+
+
 def then(change: Callable[[Server], object]) -> Fault:
     """Change the server, then answer correctly."""
 

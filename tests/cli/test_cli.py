@@ -113,7 +113,7 @@ class TestHelp:
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
             ("condense",): {
-                *("DATASET", "--help", "--out", "--recipe", "--start", "--force", "--dry-run"),
+                *("DATASET", "--help", "--out", "--recipe", "--start", "--force", "--force-memory", "--dry-run"),
                 *("--budget", "--policy", "--prefix-weights"),
                 *runs,
                 *settings,
@@ -128,7 +128,7 @@ class TestHelp:
             },
             ("compare",): {
                 *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
-                *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run"),
+                *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run", "--force-memory"),
                 *(settings - {"--steps"}),
                 *protocol,
                 *data,
@@ -141,7 +141,17 @@ class TestHelp:
                 *machine,
             },
             ("grow",): {
-                *("FILE", "--help", "--out", "--data", "--skip-bad", "--recipe", "--force", "--policy"),
+                *(
+                    "FILE",
+                    "--help",
+                    "--out",
+                    "--data",
+                    "--skip-bad",
+                    "--recipe",
+                    "--force",
+                    "--force-memory",
+                    "--policy",
+                ),
                 "--prefix-weights",
                 *runs,
                 *settings,

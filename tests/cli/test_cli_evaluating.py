@@ -18,6 +18,7 @@ from commands import BRIEF, GOLDEN, TELLING, Here, done, interrupt, names, run, 
 from mipset import Artifact, cli, read
 from mipset.cli import evaluating
 from mipset.evaluation import evaluate
+from mipset.nn.training import fit
 
 REORDER = ["--first", "2", "--best", "1", "--threads", "1"]
 
@@ -185,29 +186,22 @@ class TestInterrupt:
         self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
     ) -> None:
         before = condensed.read_bytes()
-        process = start(
-            TELLING,
-            *(
-                "evaluate",
-                condensed,
-                "--networks",
-                500,
-                "--epochs",
-                1,
-                "--workers",
-                2,
-                "--threads",
-                1,
-                "--save",
-            ),
-            cwd=tmp_path,
-            until="working",
-            processes=processes,
-        )
+        given = ("--networks", 500, "--protocol", "quick", "--workers", 2, "--threads", 1, "--save")
+        process = start(TELLING, "evaluate", condensed, *given, cwd=tmp_path, until="working", processes=processes)
         interrupt(process)
         assert group_is_gone(process.pid, within=10)
         assert condensed.read_bytes() == before
         assert names(tmp_path) == {condensed.name}
+
+    def test_workers_end_when_their_parent_is_killed(
+        self, tmp_path: Path, condensed: Path, processes: list[subprocess.Popen[str]]
+    ) -> None:
+        """It cannot tell them."""
+        given = ("--networks", 500, "--protocol", "quick", "--sizes", 1, "--workers", 2, "--threads", 1)
+        process = start(TELLING, "evaluate", condensed, *given, cwd=tmp_path, until="working", processes=processes)
+        assert len(alive(process.pid)) >= 3
+        process.kill()
+        assert group_is_gone(process.pid, within=10)
 
     def test_interrupting_evaluate_keeps_saved_files(
         self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -249,3 +243,31 @@ class TestReorder:
         content = new.read_bytes()
         here("reorder", condensed, "--out", new, *REORDER, "--force", "--seed", 1)
         assert new.read_bytes() != content
+
+
+class TestSaving:
+    def test_file_that_was_replaced_meanwhile_is_left_alone(
+        self, condensed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """The accuracies of both files are printed, and those of the other file are saved."""
+        other = tmp_path / "other.safetensors"
+        other.write_bytes(condensed.read_bytes())
+        new = replace(read(condensed), images=255 - read(condensed).images)
+
+        def fit_while_the_file_is_replaced(*arguments: Any) -> Any:
+            new.write(condensed)
+            return fit(*arguments)
+
+        monkeypatch.setattr("mipset.evaluation.evaluate.fit", fit_while_the_file_is_replaced)
+        condensed.chmod(0o600)
+        other.chmod(0o640)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["evaluate", str(condensed), str(other), "--sizes", "1", *BRIEF, "--save"])
+        shown = capfd.readouterr()
+        assert ended.value.code == 2
+        assert "set.safetensors was replaced by another set" in shown.err
+        assert [line.split()[0] for line in shown.out.splitlines()[2:]] == ["set", "other"]
+        assert (read(condensed).images == new.images).all()
+        assert read(condensed).accuracy == ()
+        assert [point.size for point in read(other).accuracy] == [1]
+        assert [path.stat().st_mode & 0o777 for path in (condensed, other)] == [0o600, 0o640]

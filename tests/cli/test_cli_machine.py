@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from commands import BRIEF, TINY, Here
 from mipset import cli, read
-from mipset.cli import machine
+from mipset.nn import engines
 from mipset.nn.native import Kernels
 
 
@@ -26,12 +27,12 @@ class TestCompile:
         return read(path).provenance["engine"]
 
     def test_compile_on_off_and_auto(self, here: Here, tmp_path: Path, pets: Path) -> None:
-        engines = {}
+        chosen = {}
         for choice in ("on", "off", "auto"):
             out = tmp_path / choice
             here("condense", f"npz:{pets}", "--out", out, *TINY, *self.WIDE, "--compile", choice)
-            engines[choice] = self.engine(out)
-        assert engines == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
+            chosen[choice] = self.engine(out)
+        assert chosen == {"on": "compiled kernels", "off": "plain torch", "auto": "plain torch"}  # toys are too small
         on, off = (read(tmp_path / choice).images.astype(int) for choice in ("on", "off"))
         assert np.abs(on - off).max() <= 8
         for workers in ("1", "2"):
@@ -40,7 +41,7 @@ class TestCompile:
     def test_longer_work_is_compiled(
         self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(engines, "COMPILE_FROM", 1.0)
         here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY)
         assert self.engine(tmp_path / "x") == "compiled kernels"
 
@@ -52,7 +53,7 @@ class TestCompile:
         monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        monkeypatch.setattr(machine, "COMPILE_FROM", 1.0)
+        monkeypatch.setattr(engines, "COMPILE_FROM", 1.0)
         monkeypatch.setenv("CXX", "no-such-compiler")
         command = ["condense", f"npz:{pets}", "--out", str(tmp_path / "x"), *TINY]
         assert "no C++ compiler (no-such-compiler) on this machine. Install g++." in refusal(
@@ -77,3 +78,33 @@ class TestCompile:
     def test_dry_run_times_the_chosen_engine(self, here: Here, pets: Path) -> None:
         printed = here("condense", f"npz:{pets}", *TINY, "--dry-run", "--compile", "on")
         assert "(cpu, 1 thread, compiled kernels)" in str(printed)
+
+
+class TestMemory:
+    """Work that needs more memory than is free is refused before anything is allocated."""
+
+    @pytest.mark.parametrize("size", [("--width", 10**6), ("--ipc", 10**6), ("--width", 10**9), ("--ipc", 10**9)])
+    def test_sizes_without_sense_are_refused_at_once(
+        self, refusal: Here, tmp_path: Path, pets: Path, size: tuple[str, int]
+    ) -> None:
+        start = time.process_time()
+        message = refusal("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--init", "noise", *size)
+        assert f"{size[0]} is {size[1]}: it must be at" in message or "GB of memory, but " in message
+        assert time.process_time() - start < 15
+
+    def test_estimate_above_the_free_memory_is_refused_unless_forced(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out, grown = tmp_path / "x", tmp_path / "grown"
+        monkeypatch.setattr("mipset.io.memory.free_memory", lambda: 2_000_000)
+        advice = "but 2.0 MB are free. Choose a smaller --width, --real-batch or --ipc, or set --force-memory to try it"
+        condense = ("condense", f"npz:{pets}", "--out", out, *TINY)
+        assert advice in refusal(*condense)
+        here(*condense, "--force-memory")
+        grow = ("grow", out, "--data", f"npz:{pets}", "--ipc", 3, "--out", grown, "--threads", 1)
+        assert advice in refusal(*grow)
+        here(*grow, "--force-memory")
+        compare = ("compare", "own-cpu", "--data", f"npz:{pets}", "--out", tmp_path / "table", *TINY)
+        assert advice in refusal(*compare)
+        monkeypatch.setattr("mipset.io.memory.free_memory", lambda: None)  # an unknown system
+        here(*condense, "--force")

@@ -18,6 +18,8 @@ from mipset.condensing.parts import Parts, Step
 from mipset.condensing.policies import MostLearnableSubset, PerClass
 from mipset.data import Dataset
 from mipset.errors import DivergedError, SettingError
+from mipset.nn.engines import Engine, Native
+from mipset.nn.native import Kernels
 from mipset.nn.networks import ConvNet, Network, fresh
 from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, generator
@@ -267,9 +269,21 @@ def test_pixels_of_a_class_do_not_depend_on_the_other_classes(toy: Dataset, reci
         assert torch.equal(step.parts.S.pixels[:, classes], whole[:, classes])
 
 
-def test_loss_that_is_not_finite_stops_the_run(toy: Dataset, recipe: Recipe) -> None:
-    with pytest.raises(DivergedError, match=r"outer iteration 1, inner iteration \d\. Try a smaller `pixel_lr` or"):
-        last(recipe.replace(network_lr=1e30, policy="baseline-c", inner=6), toy)
+@pytest.mark.parametrize("objective", ["gradient", "feature"])
+@pytest.mark.parametrize("rate", ["network", "pixel"])
+def test_run_that_diverges_is_stopped_by_every_engine(
+    toy: Dataset, recipe: Recipe, kernels: Kernels, objective: str, rate: str
+) -> None:
+    """Where a layer overflows, its deviation is infinite, and what is divided by it is zero: the loss stays finite."""
+    wide = recipe.replace(width=16, policy="baseline-c", objective=objective, outer=1, inner=12)
+    for engine in (Engine(), Native(kernels)):
+        parts = assemble(wide.replace(network_lr=1e3 if rate == "network" else 0.01), toy, engine=engine)
+        if rate == "pixel":
+            parts = replace(parts, optimiser=MomentumSGD(parts.S.pixels, 1e24, 0.5))
+        with pytest.raises(
+            DivergedError, match=r"outer iteration 1, inner iteration \d+: .* Try a smaller `pixel_lr` or"
+        ):
+            list(condense(parts))
 
 
 def test_run_starts_from_given_images(toy: Dataset, recipe: Recipe) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +17,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import mipset
 from mipset.condensing import assembly
-from mipset.condensing.assembly import assemble
+from mipset.condensing.assembly import assemble, work
 from mipset.condensing.condense import condense, update
-from mipset.condensing.costs import BASELINE, Cost, cost, passes, timed, training_flops
+from mipset.condensing.costs import BASELINE, Cost, cost, passes, timed
 from mipset.data import Dataset
 from mipset.errors import SettingError
+from mipset.nn.flops import learning_flops
 from mipset.nn.networks import builder
 from mipset.settings.architecture import NETWORKS, Architecture
 from mipset.settings.catalogue import PAPER_CIFAR10
@@ -184,22 +186,30 @@ def test_every_augmentation_and_distance_can_be_counted(augment: str, distance: 
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_flops_of_learning_from_one_image_equal_a_count_by_hand(name: str) -> None:
+def test_flops_of_learning_from_one_image_equal_those_that_torch_counts(name: str) -> None:
     """A forward pass, then the gradients of the weights and of every input but the image's."""
-    build = builder(Architecture.named(name), (3, 32, 32), 10)
-    layers: list[int] = []
+    architecture, shape = Architecture.named(name), (3, 32, 32)
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        theta, image = builder(architecture, shape, 10)(), torch.zeros(1, *shape)
+    with FlopCounterMode(display=False) as counter:
+        torch.autograd.grad(theta(image).sum(), list(theta.parameters()))
+    assert learning_flops(architecture, shape, 10) == counter.get_total_flops()
 
-    def record(layer: torch.nn.Module, _: object, output: torch.Tensor) -> None:
-        assert isinstance(layer.weight, torch.Tensor)
-        layers.append(2 * layer.weight.numel() * output[0, 0].numel())
 
-    theta = build()
-    for module in theta.modules():
-        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
-            module.register_forward_hook(record)
-    theta(torch.zeros(1, 3, 32, 32))
-    first, *others = layers
-    assert training_flops(build, (3, 32, 32)) == 2 * first + 3 * sum(others)
+@pytest.mark.parametrize("changes", [{}, {"objective": "feature", "learner": "experts"}, {"width": 40, "ipc": 9}])
+def test_work_is_known_without_counting_every_step(changes: dict[str, Any]) -> None:
+    """It decides between plain torch and compiled kernels before the parts of a run exist."""
+    r = SMALL.replace(**changes)
+    assert work(r, (3, 16, 16), 4) == pytest.approx(small(r).run_flops, rel=0.5)
+
+
+def test_costs_of_very_many_images_are_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = small(SMALL.replace(ipc=12, policy="every-prefix"))
+    monkeypatch.setattr("mipset.condensing.costs.MOST_COUNTED", 6)
+    estimated = small(SMALL.replace(ipc=12, policy="every-prefix"))
+    assert estimated.stored_pixels == exact.stored_pixels
+    assert estimated.run_flops == pytest.approx(exact.run_flops, rel=0.1)
+    assert exact.working_bytes <= estimated.working_bytes <= 2 * exact.working_bytes
 
 
 def test_residual_network_can_be_counted() -> None:

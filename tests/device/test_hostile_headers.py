@@ -101,7 +101,9 @@ class TestHostileHeaders:
                 return handler.answer(206, content[start:stop], claimed, stop - start)
 
             server.always = lie
-            source = device.open(server.url)
+            with pytest.raises(ArtifactError, match=r"for size 1, but .* are allowed\. Read a smaller"):
+                device.open(server.url).prefix(1)
+            source = device.open(server.url, max_memory=HUGE**2)
             tracemalloc.start()
             try:
                 with pytest.raises(RemoteError, match="closed early"):
@@ -112,6 +114,27 @@ class TestHostileHeaders:
             assert peak < 5_000_000
             with pytest.raises(BudgetError):
                 device.plan(source, memory=10**9)
+
+    def test_server_that_names_no_length_is_not_read_beyond_what_is_allowed(self) -> None:
+        """It never ends, and its header promises images that are larger than what it has."""
+        side = 1 << 17
+        content = hostile(lambda images, _: images.update(shape=[6, 4, 3, side, 7], data_offsets=[0, 504 * side]))
+        with web.serving(content) as server:
+
+            def endless(handler: web.Handler) -> bool:
+                handler.send_response(200)
+                handler.end_headers()
+                handler.send(content)
+                while True:
+                    handler.send(bytes(1 << 16))
+
+            server.always = endless
+            rank_bytes = 84 * side
+            with pytest.raises(ArtifactError, match=r"needs 11\.0 MB of memory for size 1, but 11\.0 MB are allowed"):
+                device.open(server.url, max_memory=rank_bytes - 1).prefix(1)
+            assert server.sent < 2_000_000 + rank_bytes
+            with pytest.raises(ArtifactError, match="is damaged"):
+                device.open(server.url, max_memory=rank_bytes).prefix(1)  # what is allowed is read, and no more
 
     @settings(quick, max_examples=100)
     @given(start=st.integers(0, 900), change=st.binary(min_size=1, max_size=20), cut=st.integers(0, 30))

@@ -181,7 +181,7 @@ class TestSelect:
         with pytest.raises(SettingError, match=r"no selection 'best'\. Choose random, herding or k-center"):
             select("best", recipe, toy, CPU)
         with pytest.raises(DivergedError, match="Choose a smaller `network_lr`"):
-            select("herding", recipe.replace(network_lr=1e30), toy, CPU)
+            select("herding", recipe.replace(network_lr=1e3, outer=8), toy, CPU)
 
     @pytest.mark.parametrize(("name", "parts"), [("random", 3), ("herding", 7)])
     def test_selecting_reports_every_iteration_and_class(

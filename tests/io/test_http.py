@@ -229,6 +229,18 @@ class TestServers:
         with pytest.raises(RemoteError, match=r"the server sent nothing for 0\.15 s, 4 times in a row"):
             source.prefix(2)
 
+    def test_server_that_sends_slowly_for_ever_is_given_up(
+        self, server: web.Server, whole: Artifact, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also if each request brings more than the bytes after which failures are counted anew."""
+        monkeypatch.setattr(http, "LEAST_BYTES", 10)
+        strict = device.open(server.url, timeout=0.2, least_rate=1e5)
+        patient = device.open(server.url, timeout=0.2, least_rate=0)
+        server.always = web.slowly(12, pause=0.01)
+        with pytest.raises(RemoteError, match=r"the server sent \d+ bytes in 0\.\d+ s, 4 times in a row\. Try again"):
+            strict.prefix(6)
+        check_prefix(patient.prefix(1), whole, 1)
+
     def test_refused_connection_is_an_error(self) -> None:
         with web.serving(b"") as server:
             url = server.url

@@ -21,6 +21,23 @@ from mipset.io.files import check_space, refuse_to_overwrite, write_folder, writ
 from mipset.io.locks import only_writer
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no modes")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_file_that_is_replaced_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    """Also while it is written: nobody else may read the new content."""
+    path, modes = tmp_path / "private", []
+    path.write_bytes(b"old")
+    path.chmod(mode)
+
+    def write(stream: BinaryIO) -> None:
+        modes.append(stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
+        stream.write(b"new")
+
+    write_whole(path, write)
+    assert path.read_bytes() == b"new"
+    assert [*modes, stat.S_IMODE(path.stat().st_mode)] == [mode, mode]
+
+
 def test_existing_file_is_overwritten_only_with_force(tmp_path: Path) -> None:
     path = tmp_path / "old"
     path.touch()

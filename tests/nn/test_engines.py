@@ -321,6 +321,16 @@ def test_nan_stays_in_its_image(kernels: Kernels) -> None:
     assert scores[1].isfinite().all()
 
 
+def test_variance_that_overflows_is_not_hidden(kernels: Kernels) -> None:
+    """Its root is infinite, and every value divided by it would be zero."""
+    x = randn(2, 16, 8, 8)
+    x[0] *= 1e25
+    for engine in (Native(kernels), Engine()):
+        pooled = engine.norm_relu_pool(x, nn.GroupNorm(16, 16))
+        assert pooled[0].isnan().all()
+        assert pooled[1].isfinite().all()
+
+
 def test_norm_is_exact_beside_an_outlier(kernels: Kernels) -> None:
     x = 1e-3 * randn(1, 16, 64, 64)
     x[:, :, 0, 0] = 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -81,3 +82,47 @@ class TestCompiling:
             monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
             names.append(library().name)
         assert names[0] != names[1]
+
+
+class TestSafeFolder:
+    """A library is code, and its name can be computed: no other user may be able to plant one."""
+
+    @pytest.fixture(autouse=True)
+    def path(self, kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The library in a cache folder of its own. The compiler copies it, which is fast."""
+        copy = f'for word; do [ "$last" = -o ] && cp {kernels._path} "$word"; last="$word"; done; true'
+        script = f'case "$1" in --version) echo 1;; *) {copy};; esac'
+        monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
+        monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
+        return library()
+
+    @pytest.mark.parametrize("changed", ["home", "home/kernels"])
+    def test_folder_that_others_can_change_is_refused(self, tmp_path: Path, path: Path, changed: str) -> None:
+        (tmp_path / changed).chmod(0o777)
+        with pytest.raises(NoCompilerError, match=rf"other users can change .*{changed}\. Set MIPSET_HOME to a folder"):
+            library()
+        (tmp_path / changed).chmod(0o755)
+        assert library() == path
+
+    def test_folder_with_the_sticky_bit_is_safe_above_the_kernels_only(self, tmp_path: Path, path: Path) -> None:
+        (tmp_path / "home").chmod(0o1777)
+        assert library() == path
+        path.parent.chmod(0o1777)
+        with pytest.raises(NoCompilerError, match="other users can change"):
+            library()
+
+    def test_library_that_others_can_write_is_compiled_again(self, path: Path) -> None:
+        path.chmod(0o777)
+        before = path.stat().st_ino
+        assert library() == path
+        assert path.stat().st_ino != before
+        assert path.stat().st_mode & 0o777 == 0o700
+
+    @pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can give files away")
+    def test_folder_and_library_of_another_user_are_not_used(self, path: Path) -> None:
+        os.chown(path, 12345, 12345)
+        before = path.stat().st_ino
+        assert library().stat().st_ino != before
+        os.chown(path.parent, 12345, 12345)
+        with pytest.raises(NoCompilerError, match="other users can change"):
+            library()

@@ -152,6 +152,8 @@ def test_npz_with_invalid_labels_is_refused(tmp_path: Path, labels: Array, messa
         ({"class_names": np.array([1, 2, 3])}, "must be a list of strings"),
         ({"mean": np.array([0.5])}, "mean and std belong together"),
         ({"mean": np.array([0.5]), "std": np.array([0.0])}, "std is .* from 0.001 to 10"),
+        ({"mean": np.array([0.5]), "std": np.array([1e-30])}, "std is .1e-30,., but must be one number from 0.001"),
+        ({"mean": np.array([1e30]), "std": np.array([0.1])}, "mean is .* from 0 to 1"),
         ({"mean": np.array([0.5, 0.5]), "std": np.array([0.1, 0.1])}, "each of the 1 channels"),
         ({"mean": np.array("a"), "std": np.array([0.1])}, "one number per channel"),
         ({"images": BYTES}, "do not make a dataset"),

@@ -40,17 +40,24 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policy": "mcd"}, r"`policy` is 'mcd'\. Choose baseline-c, mdc, mdc-per-class or every-prefix\.$"),
+        (
+            {"policy": "mcd"},
+            r"`policy` is 'mcd'\. Choose baseline-c, .* or every-prefix, or a class of your own as module:Class\.$",
+        ),
         (
             {"network": "resnet"},
             r"`network` is 'resnet', whose batch norm mixes the images of a batch\. Choose convnet or resnet-ap\.$",
         ),
         ({"network": "vgg"}, r"`network` is 'vgg'\. Choose convnet or resnet-ap\.$"),
         ({"policy": "densenet"}, r"`policy` is 'densenet'\. Choose"),
-        ({"ipc": 0}, r"`ipc` is 0: it must be at least 1 and at most 1e\+30\.$"),
+        ({"ipc": 0}, r"`ipc` is 0: it must be at least 1 and at most 1e\+06\.$"),
         ({"ipc": 1.5}, r"`ipc` is 1.5: it must be of type int\.$"),
         ({"ipc": True}, r"`ipc` is True: it must be of type int\.$"),
-        ({"pixel_lr": -1}, r"`pixel_lr` is -1: it must be at least 0 and at most 1e\+30\.$"),
+        ({"pixel_lr": -1}, r"`pixel_lr` is -1: it must be at least 0 and at most 1000\.$"),
+        ({"pixel_lr": 1e30}, r"`pixel_lr` is 1e\+30: it must be at least 0 and at most 1000\.$"),
+        ({"network_lr": 1e6}, r"`network_lr` is 1000000.0: it must be at least 0 and at most 1000\.$"),
+        ({"ipc": 10**9}, r"`ipc` is 1000000000: it must be at least 1 and at most 1e\+06\.$"),
+        ({"width": 10**9}, r"`width` is 1000000000: it must be at least 1 and at most 1e\+06\.$"),
         ({"pixel_lr": float("nan")}, r"`pixel_lr` is nan: it must be at least 0"),
         ({"pixel_lr": float("inf")}, r"`pixel_lr` is inf: it must be at least 0 and at most"),
         ({"pixel_momentum": 1.0}, r"`pixel_momentum` is 1.0: it must be below 1\.$"),

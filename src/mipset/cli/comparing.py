@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mipset.cli.inputs import load_with_progress, loading_of, recipe_name_for
-from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun, workers_of
+from mipset.cli.machine import (
+    Engines,
+    add_machine_flags,
+    add_memory_flag,
+    check_memory,
+    device_of,
+    refuse_torchrun,
+    workers_of,
+)
 from mipset.cli.parser import (
     Verbs,
     add_data_flags,
@@ -78,6 +86,7 @@ def add(verbs: Verbs) -> None:
     add_recipe_flags(verb, without=NOT_SHARED)
     add_data_flags(verb)
     add_machine_flags(verb)
+    add_memory_flag(verb)
 
     add_verb(verbs, "methods", run_methods, "list what `mipset compare` can compare")
 
@@ -163,6 +172,8 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
+    if not arguments.dry_run:
+        check_memory(arguments, device, lambda: Workload(comparison).max_memory)
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
     return comparison, Machine(device, engine, workers_of(arguments, device))
 

@@ -24,7 +24,7 @@ from mipset.cli.inputs import (
     loading_of,
     recipe_name_for,
 )
-from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun
+from mipset.cli.machine import Engines, add_machine_flags, add_memory_flag, check_memory, device_of, refuse_torchrun
 from mipset.cli.parser import (
     Parser,
     Verbs,
@@ -87,6 +87,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
     add_data_flags(verb)
     add_machine_flags(verb)
+    add_memory_flag(verb)
     _add_run_flags(verb, "FILE")
     verb.add_argument(
         "--dry-run", action="store_true", help="print what the run would cost, and do nothing (needs no --out)"
@@ -100,6 +101,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
     add_recipe_flags(verb)
     add_machine_flags(verb)
+    add_memory_flag(verb)
     _add_run_flags(verb, "FILE2")
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
@@ -132,7 +134,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     device = device_of(arguments)
     loaded_with = loading_of(arguments)
     data = load_with_progress(arguments.dataset, loaded_with)
-    from mipset.condensing.assembly import assemble
+    from mipset.condensing.assembly import assemble, work
     from mipset.condensing.checkpoint import CheckpointedRun, Identity
     from mipset.condensing.packing import pack, packed_bytes
 
@@ -144,11 +146,12 @@ def _condense(arguments: argparse.Namespace) -> None:
         chosen = {*given_settings(arguments), *(() if arguments.start is None else ("init",))}
         recipe = fitted_with_note(recipe, data, chosen)
     first, start_origin = _first_images(arguments.start, recipe, data)
-    engine = engines.for_work(lambda: _cost(recipe, data).run_flops)
+    engine = engines.for_work(lambda: work(recipe, data.shape, data.classes))
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
+    check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
     team.agree({"data": sources, "engine": str(engine), **flags})
@@ -415,6 +418,7 @@ def run_grow(arguments: argparse.Namespace) -> None:
 
 def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     device = device_of(arguments)
+    from mipset.condensing.assembly import work
     from mipset.condensing.checkpoint import CheckpointedRun, Identity
     from mipset.condensing.growing import grown, in_order_of, pack_grown, recipe_of
     from mipset.condensing.packing import packed_bytes
@@ -422,7 +426,8 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     dataset = dataset_of_file(arguments, arguments.file, artifact)
     data = in_order_of(artifact, dataset)
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
-    engine = Engines(arguments, device).for_work(lambda: _cost(recipe, data).run_flops)
+    engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
+    check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     identity = Identity(recipe, data.identity + _digest(artifact), str(engine))
     found = _found_checkpoint(arguments)
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.

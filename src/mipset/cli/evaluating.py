@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from mipset.cli.parser import (
 )
 from mipset.cli.wording import bytes_of, counted
 from mipset.display.progress import Progress
-from mipset.errors import SettingError, choices
+from mipset.errors import ArtifactError, ChangedError, SettingError, choices
 from mipset.units import duration
 
 if TYPE_CHECKING:
@@ -116,9 +115,9 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         if source not in datasets:
             datasets[source] = dataset_of_file(arguments, path, artifact)
         evaluation = evaluation_of(arguments, device, artifact, datasets[source])
-        engine = engines.for_work(partial(_evaluation_flops, evaluation))
+        engine = engines.for_work(evaluation.all_flops)
         tasks.append((replace(evaluation, engine=engine), sizes))
-    curves = _evaluate_all(arguments, device, tasks, names)
+    curves, failures = _evaluate_all(arguments, device, tasks, names)
     from mipset.display.tables import accuracy_table
 
     settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -127,6 +126,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         f"({' and '.join(settings)}; seed {arguments.seed}; {duration(time.monotonic() - start)})"
     )
     print(accuracy_table(curves, {names[path]: fleet_of(artifact) for path, artifact in files.items()}))
+    if failures:
+        raise ChangedError(" ".join(failures))
 
 
 def evaluation_of(arguments: argparse.Namespace, device: torch.device, artifact: Artifact, data: Dataset) -> Evaluation:
@@ -153,22 +154,23 @@ def fleet_of(artifact: Artifact) -> dict[int, float]:
         return {}
 
 
-def _evaluation_flops(evaluation: Evaluation) -> float:
-    """The work of all sizes, so that the engine, and with it a score, does not depend on `--sizes`."""
-    return sum(evaluation.flops(size) for size in range(1, evaluation.artifact.ipc + 1))
-
-
 def _evaluate_all(
     arguments: argparse.Namespace,
     device: torch.device,
     tasks: list[tuple[Evaluation, list[int]]],
     names: dict[Path, str],
-) -> dict[str, list[Accuracy]]:
-    """The accuracy curve of each file, by its name. With `--save`, each file is written as soon as it is complete."""
+) -> tuple[dict[str, list[Accuracy]], list[str]]:
+    """The accuracy curve of each file, by its name. With `--save`, each file is written as soon as it is complete.
+
+    The second result is what went wrong with that, a sentence for each file that could not be written.
+    """
     from mipset.evaluation.evaluate import Score, scores
+    from mipset.file.saving import save_accuracy
 
     scores_by_task: list[list[Score]] = [[] for _ in tasks]
     curves: dict[str, list[Accuracy]] = {}
+    saved: list[str] = []
+    failures: list[str] = []
     title = f"evaluating {next(iter(names.values()))}" if len(tasks) == 1 else f"evaluating {len(tasks)} files"
     try:
         with Progress(title, sum(sum(sizes) for _, sizes in tasks) * arguments.networks) as bar:
@@ -179,13 +181,17 @@ def _evaluate_all(
                 evaluation, sizes = tasks[index]
                 if len(scores_by_task[index]) == len(sizes) * arguments.networks:
                     curve = evaluation.curve(scores_by_task[index])
-                    if arguments.save:
-                        evaluation.artifact.with_accuracy(curve).write(path)
                     curves[name] = curve
+                    if arguments.save:
+                        try:
+                            save_accuracy(path, evaluation.artifact, curve)
+                            saved.append(name)
+                        except (ArtifactError, ChangedError) as error:  # the others can still be saved
+                            failures.append(str(error))
     except KeyboardInterrupt as interrupt:
-        saved = f"Saved the accuracies of {', '.join(curves)}" if arguments.save and curves else "Nothing was written"
-        raise KeyboardInterrupt(f"Interrupted. {saved}.") from interrupt
-    return {name: curves[name] for name in names.values()}
+        kept = f"Saved the accuracies of {', '.join(saved)}" if saved else "Nothing was written"
+        raise KeyboardInterrupt(f"Interrupted. {kept}.") from interrupt
+    return {name: curves[name] for name in names.values()}, failures
 
 
 def _short_names(paths: list[Path]) -> dict[Path, str]:
@@ -208,16 +214,10 @@ def run_reorder(arguments: argparse.Namespace) -> None:
     artifact = read(arguments.file)
     device = device_of(arguments)
     start = time.monotonic()
-    from mipset.evaluation.evaluate import learning_flops
-    from mipset.evaluation.selection import reorder
-    from mipset.settings.architecture import Architecture
+    from mipset.evaluation.selection import reorder, reordering_flops
 
     protocol = protocol_of(arguments)
-    ranks, classes = artifact.images.shape[:2]
-    images = ranks * classes * artifact.factor**2
-    images_seen = images * min(arguments.first, protocol.epochs_for(images))
-    per_image = learning_flops(Architecture.of(artifact.recipe), artifact.images.shape[2:], len(artifact.class_names))
-    engine = Engines(arguments, device).for_work(lambda: float(images_seen * per_image))
+    engine = Engines(arguments, device).for_work(lambda: reordering_flops(artifact, protocol, arguments.first))
     with Progress(f"reordering {arguments.file.stem}") as bar:
         reordered = reorder(
             artifact,

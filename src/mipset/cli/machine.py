@@ -13,6 +13,7 @@ from mipset.cli.parser import Parser
 from mipset.cli.wording import print_message
 from mipset.errors import NoCompilerError, SettingError
 from mipset.nn.distributed import Team
+from mipset.units import byte_count
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 COMPILE = ("auto", "on", "off")
 MOST_THREADS = 1024  # torch ends the process if it cannot start as many threads as it is asked for
-COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some seconds of plain torch
 
 
 def add_machine_flags(verb: Parser) -> None:
@@ -42,6 +42,28 @@ def add_machine_flags(verb: Parser) -> None:
         help="whether to use our own CPU kernels, which are several times faster and are compiled once "
         "(default: auto, only for longer work)",
     )
+
+
+def add_memory_flag(verb: Parser) -> None:
+    """Add the flag that `check_memory` reads."""
+    verb.add_argument(
+        "--force-memory", action="store_true", help="run even if the estimate of the memory is more than what is free"
+    )
+
+
+def check_memory(arguments: argparse.Namespace, device: torch.device, estimate: Callable[[], int]) -> None:
+    """Refuse work that needs more memory than is free, before any of it is allocated."""
+    from mipset.io.memory import free_memory
+
+    free = free_memory()
+    if arguments.force_memory or device.type != "cpu" or free is None:
+        return
+    needed = estimate()
+    if needed > free:
+        raise SettingError(
+            f"This needs about {byte_count(needed)} of memory, but {byte_count(free)} are free. Choose a smaller "
+            f"`width`, `real_batch` or `ipc`, or set `force_memory` to try it all the same."
+        )
 
 
 def refuse_torchrun(verb: str) -> None:
@@ -90,35 +112,28 @@ class Engines:
 
     def __init__(self, arguments: argparse.Namespace, device: torch.device) -> None:
         self._compile: str = arguments.compile
-        self._on_cpu = device.type == "cpu"
-        self._compiled: Engine | None = None
-        if self._compile == "on" and not self._on_cpu:
+        self._device = device
+        self._told = False
+        if self._compile == "on" and device.type != "cpu":
             raise SettingError(
                 f"`compile` is on, but `device` is {device}: kernels are for the CPU. Leave out `compile`."
             )
 
     def for_work(self, flops: Callable[[], float]) -> Engine:
         """The engine for work of so many FLOPs, which are counted only if they matter."""
-        from mipset.nn.engines import Engine
+        from mipset.nn.engines import Engine, default_engine, native
 
-        compiled = self._compile == "on" or (self._compile == "auto" and self._on_cpu and flops() >= COMPILE_FROM)
-        if not compiled:
+        if self._compile == "off":
             return Engine()
-        if self._compiled is None:
-            self._compiled = self._native()
-        return self._compiled
+        if self._compile == "on":
+            return native()
+        return default_engine(self._device, flops, self._tell)
 
     def for_long_work(self) -> Engine:
         """The engine for work that is long for sure."""
         return self.for_work(lambda: float("inf"))
 
-    def _native(self) -> Engine:
-        from mipset.nn.engines import Engine, native
-
-        try:
-            return native()
-        except NoCompilerError as error:
-            if self._compile == "on":
-                raise
+    def _tell(self, error: NoCompilerError) -> None:
+        if not self._told:
             print_message(f"{error} Continuing without compiled kernels, which is several times slower.")
-            return Engine()
+        self._told = True

@@ -6,6 +6,7 @@ Each table below has one entry for every name in settings/choices.py. A new part
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from mipset.condensing.objectives import (
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
+from mipset.condensing.own_parts import own_part
 from mipset.condensing.parts import Parts
 from mipset.condensing.policies import (
     BaselineC,
@@ -58,7 +60,8 @@ from mipset.errors import SettingError
 from mipset.io.files import home
 from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, default_engine
+from mipset.nn.flops import learning_flops
 from mipset.nn.networks import Network, builder
 from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
@@ -129,7 +132,8 @@ def policy(r: Recipe, classes: int, frozen: Sequence[int] = ()) -> Policy:
     change in some class, and only the classes where it can are compared.
     """
     least = [1 + images for images in frozen or [0] * classes]
-    chosen = POLICIES[r.policy](r, least)
+    named = POLICIES.get(r.policy)
+    chosen: Policy = named(r, least) if named else own_part(r.policy, Policy, "policy", r)
     return FrozenPrefix(chosen, tuple(frozen), r.ipc) if frozen else chosen
 
 
@@ -140,8 +144,14 @@ def metric(r: Recipe, build: Build, real: Images) -> Metric:
 
 def objective(r: Recipe, asked: Learner) -> Objective[Any]:
     """The distance between synthetic and real images that is minimised; `asked` has the networks."""
-    terms = tuple(Term(weight, OBJECTIVES[name](r, asked), period) for weight, name, period in r.terms)
+    terms = tuple(Term(weight, _term(name, r, asked), period) for weight, name, period in r.terms)
     return terms[0].objective if len(terms) == 1 and terms[0].weight == 1 else WeightedSum(terms)
+
+
+def _term(name: str, r: Recipe, asked: Learner) -> Objective[Any]:
+    named = OBJECTIVES.get(name)
+    term: Objective[Any] = named(r, asked) if named else own_part(name, Objective, "objective", r)
+    return term
 
 
 def training_rule(r: Recipe) -> TrainingRule:
@@ -186,10 +196,10 @@ def assemble(
 ) -> Parts:
     """The parts of Algorithm 1 for this recipe and these data: give them to `condense`.
 
-    `start` replaces the first pixels of the recipe. `engine` computes networks: plain torch by default;
-    `mipset.nn.engines.native()` is several times faster on a CPU. `team` is the processes that share the run. With
-    `first_rank`, the first pixels are those that a larger set has from this rank on. `report` is told how far the
-    training of experts is, if the recipe has any.
+    `start` replaces the first pixels of the recipe. `engine` computes networks; by default the compiled kernels, if the
+    work is long and this machine can compile them. `team` is the processes that share the run. With `first_rank`, the
+    first pixels are those that a larger set has from this rank on. `report` is told how far the training of experts is,
+    if the recipe has any.
     """
     larger = r.replace(ipc=first_rank + r.ipc, prefix_weights="one") if first_rank else r
     check_fit(larger if start is None else r.replace(init="noise"), data)  # given pixels need no real images
@@ -201,6 +211,7 @@ def assemble(
         )
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
     device = torch.device(device)
+    engine = engine or default_engine(device, lambda: work(r, data.shape, data.classes))
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
     build = builder(r.architecture, data.shape, data.classes, engine)
@@ -222,12 +233,21 @@ EXPERT_SETTINGS = (
 )
 
 
-def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine | None) -> ExpertFiles:
+def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
+    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
+    per_image = learning_flops(r.architecture, shape, classes)
+    synthetic = r.ipc * r.factor**2
+    second_order = any(name == "gradient" for _, name in r.terms)
+    match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
+    return per_image * (r.training_steps * r.train_batch + r.outer * r.inner * classes * match)
+
+
+def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:
     """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
     if r.learner != "experts":
         return ExpertFiles(None)
     settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
-    machine = {"engine": str(engine or Engine()), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
 
@@ -260,6 +280,18 @@ def connect(
         classes=team.share(range(S.C)),
         team=team,
     )
+
+
+def as_named(r: Recipe, parts: Parts) -> Parts:
+    """The parts that the recipe names, for the images of `parts`: to tell which of these were replaced."""
+    with torch.device("meta"):
+        S = Synthetic(torch.empty(parts.S.pixels.shape), parts.S.formation, (0.5,), (0.5,))
+        real = Images.of(torch.empty(1, *S.pixels.shape[2:]), torch.empty(1), (0.5,), (0.5,), torch.device("meta"))
+    channels, height, width = S.pixels.shape[2:]
+    build = builder(r.architecture, (channels, height, width), S.C)
+    named = connect(r, S, real, [real.labels], build, LEARNERS[r.learner](r, build, real, ALONE, ExpertFiles(None)))
+    frozen = parts.policy.lengths if isinstance(parts.policy, FrozenPrefix) else ()
+    return replace(named, policy=policy(r, S.C, frozen))
 
 
 def given_pixels(start: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -25,7 +25,7 @@ from mipset.condensing import checks
 from mipset.condensing.costs import Shape, cost, timed
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, default_engine
 from mipset.settings.recipe import Recipe
 from mipset.units import duration
 
@@ -73,7 +73,12 @@ def recipe_within(
             raise SettingError(f"`budget` chooses `{name}`. Leave one of the two out.")
     seconds = parse_budget(budget)
     fitted = fitted_to_data(r, data, fixed)
-    return within(fitted, seconds, Times.measured(fitted, data, device, engine or Engine()), data.classes)
+    return within(
+        fitted,
+        seconds,
+        Times.measured(fitted, data, device, engine or default_engine(device, lambda: math.inf)),
+        data.classes,
+    )
 
 
 def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe:

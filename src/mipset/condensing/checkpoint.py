@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from mipset.condensing.condense import condense
+from mipset.condensing.own_parts import texts
 from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
@@ -120,6 +121,7 @@ def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> No
     """Write the state of a run after `step`. The checkpoint before it is kept."""
     place, parts = step.place, step.parts
     state = {
+        "parts": texts(parts),
         "t": place.t,
         "e": place.e,
         "F": place.F,
@@ -214,13 +216,25 @@ class Found:
                 f"Use the same settings and data to continue it, or set `fresh` to start again."
             )
 
+    def _check_parts(self, state: dict[str, Any] | None, parts: Parts) -> None:
+        """Refuse a checkpoint that was made with another class of somebody's own, or with other settings of it."""
+        for axis, text in texts(parts).items() if state is not None else ():
+            saved = state["parts"][axis]
+            if saved != text:
+                raise SettingError(
+                    f"The checkpoint {self.path} was made with the {axis} {saved}, not {text}. "
+                    f"Use the same parts to continue it, or set `fresh` to start again."
+                )
+
     def restore(self, parts: Parts, identity: Identity) -> Restored:
         """Restore the parts from the newest checkpoint that is not damaged. One that is damaged is removed."""
         newest = self.path
         while self.contents:
             self.check_fits(identity)
+            state = self.contents[self.path]["state"]
             try:
-                restored = _restored(self.contents[self.path]["state"], parts)
+                self._check_parts(state, parts)
+                restored = _restored(state, parts)
             except (ArtifactError, LookupError, TypeError, ValueError, AttributeError):
                 self.damaged.append(self.path)
                 del self.contents[self.path]

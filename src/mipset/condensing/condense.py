@@ -16,6 +16,7 @@ Nothing here asks which method runs: a method is the parts that it is assembled 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor
 from mipset.condensing.optimisers import Moment
 from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.errors import DivergedError
+from mipset.nn.guards import sound_losses, sound_weights
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
@@ -42,7 +44,7 @@ def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
                 losses[group], F_group = update(parts, θ, t, e, group)
                 F[group] += F_group / E
             team.complete(losses, parts.classes)
-            loss = _finite(losses[moving].mean().item(), t, e)
+            loss = _sound(losses[moving].mean().item(), θ, t, e)
             if e < E:  # θ is not used after the last match
                 θ = parts.learner.advance(θ, parts.number(t, e))
                 yield Step(parts, t, e, loss, F)
@@ -80,13 +82,14 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     for c, gradient in zip(group, gradients, strict=True):
         parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
     F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
-    return losses.detach(), F
+    return sound_losses(losses.detach(), match.features, gradients, [S.pixels[:, c] for c in group]), F
 
 
-def _finite(loss: float, t: int, e: int) -> float:
-    if loss != loss or abs(loss) == float("inf"):
+def _sound(loss: float, θ: Network, t: int, e: int) -> float:
+    """The loss, if it is finite and θ can still be used. All processes of a team have the same values."""
+    if not math.isfinite(loss) or not sound_weights(θ):
         raise DivergedError(
-            f"The loss became {loss} in outer iteration {t}, inner iteration {e}. "
-            f"Try a smaller `pixel_lr` or `network_lr`."
+            f"The condensation diverged in outer iteration {t}, inner iteration {e}: the loss, features, gradients, "
+            f"pixels or weights became too large or are no longer numbers. Try a smaller `pixel_lr` or `network_lr`."
         )
     return loss

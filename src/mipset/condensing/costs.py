@@ -47,6 +47,7 @@ BASELINE = 350_000_000
 # pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
+MOST_COUNTED = 1000  # images per class; counting takes longer with each
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
 PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 
@@ -122,8 +123,18 @@ class Cost:
 def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
     """Count what the recipe costs for `images` training images [ch, h, w] of so many classes.
 
-    A policy that chooses subsets is counted as after its first choice, in an iteration without measurements.
+    A policy that chooses subsets is counted as after its first choice, in an iteration without measurements. If there
+    are very many images per class, some are counted, and the rest is in proportion.
     """
+    if r.ipc > MOST_COUNTED:
+        part = cost(_with_ipc(r, MOST_COUNTED), shape, classes, images, test_images)
+        share = r.ipc / MOST_COUNTED
+        return replace(
+            part,
+            distances_flops=round(share * part.distances_flops),
+            stored_pixels=r.ipc * part.stored_pixels // MOST_COUNTED,
+            working_bytes=round(share * part.working_bytes),
+        )
     with PeakBytes() as peak:
         sample = Sample(r, shape, classes, META)
         sample.train()  # from now on there are gradients and momentum
@@ -184,15 +195,6 @@ def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     return int(counter.get_total_flops())
 
 
-def training_flops(build: Callable[[], Network], shape: Shape) -> int:
-    """The FLOPs of learning from one image [ch, h, w]."""
-    with torch.random.fork_rng(devices=[]), META:
-        theta, image = build(), torch.zeros(1, *shape)
-    with FlopCounterMode(display=False) as counter:
-        torch.autograd.grad(theta(image).sum(), list(theta.parameters()))
-    return int(counter.get_total_flops())
-
-
 def timed(
     r: Recipe,
     shape: Shape,
@@ -220,14 +222,17 @@ def _cut(r: Recipe, whole: Cost) -> Recipe:
     match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.match_flops, whole.step_flops))
     if match == step == 1.0:
         return r
-    ipc = max(1, int(r.ipc * match))
-    return r.replace(
-        ipc=ipc,
-        prefix_weights=r.prefix_weights if ipc == r.ipc or r.prefix_weights == "size" else "one",
+    return _with_ipc(r, max(1, int(r.ipc * match))).replace(
         factor=r.factor if r.ipc * match >= 1 else 1,
         real_batch=max(1, int(r.real_batch * match)),
         train_batch=max(1, int(r.train_batch * step)),
     )
+
+
+def _with_ipc(r: Recipe, ipc: int) -> Recipe:
+    """The same recipe for another number of images per class."""
+    keeps_weights = ipc == r.ipc or r.prefix_weights == "size"
+    return r.replace(ipc=ipc, prefix_weights=r.prefix_weights if keeps_weights else "one")
 
 
 def _fastest(work: Callable[[], object], wait: Callable[[], object], clock: Callable[[], float]) -> float:

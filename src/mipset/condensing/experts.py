@@ -40,6 +40,7 @@ from mipset.condensing.states import (
 from mipset.errors import ArtifactError, DivergedError
 from mipset.io.files import write_whole
 from mipset.nn.distributed import ALONE, Team
+from mipset.nn.guards import sound_weights
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
 from mipset.nn.training import Images, TrainingRule
@@ -182,8 +183,8 @@ class Experts(Learner):
                 self.files.write(number, {**so_far, **network_state(theta, optimiser)})
                 raise
         last = weights_of(theta)
-        if not bool(last.isfinite().all()):
-            raise DivergedError("An expert network is no longer finite. Try a smaller `network_lr`.")
+        if not sound_weights(theta):
+            raise DivergedError("The weights of an expert network became too large. Try a smaller `network_lr`.")
         seconds += time.monotonic() - start
         self.files.write(number, {"steps": self.steps, "seconds": seconds, "first": first, "weights": last})
         return torch.stack([first, last]), seconds

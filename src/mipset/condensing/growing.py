@@ -17,7 +17,7 @@ from mipset.condensing.assembly import assemble, policy
 from mipset.condensing.packing import pack
 from mipset.condensing.parts import Parts, Step
 from mipset.data import Dataset
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, brief, choices
 from mipset.file.artifact import Artifact
 from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
@@ -41,6 +41,12 @@ def recipe_of(artifact: Artifact, name: str | None = None, **given: Any) -> Reci
             f"The file does not say how it was condensed. Choose its settings with `recipe`: {choices(RECIPES)}."
         )
     stored = {key: value for key, value in artifact.recipe.items() if key in settings}
+    for key in stored.keys() - own.keys():  # nothing that a file names is imported
+        if isinstance(stored[key], str) and ":" in stored[key] and key != "prefix_weights":
+            raise SettingError(
+                f"The file was condensed with `{key}` {brief(stored[key], str)}, a class that is not a part of mipset "
+                f"and is not taken from a file. Give `{key}` again, or choose a `recipe`."
+            )
     chosen = Recipe(**{**stored, **own})
     check_read(given, chosen)
     return chosen

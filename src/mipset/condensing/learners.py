@@ -15,16 +15,17 @@ from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
 from mipset.nn.training import Images, TrainingRule
 from mipset.reporting import Report, silent
+from mipset.settings.part import Part
 
 State: TypeAlias = dict[str, Any]  # tensors, numbers and lists only: a checkpoint holds it
 
 
-class Learner(ABC):
+class Learner(Part, ABC):
     """The networks of the inner iterations."""
 
     saved_inside: bool = False  # whether a run can go on in the middle of an outer iteration: see `inside`
 
-    def prepare(self, report: Report = silent) -> None:  # noqa: B027
+    def prepare(self, report: Report = silent) -> None:
         """Do what must be done once before the first iteration, if anything. It may take long."""
 
     @property
@@ -55,7 +56,7 @@ class Learner(ABC):
         """What a checkpoint needs to hold."""
         return {}
 
-    def restore(self, state: State) -> None:  # noqa: B027
+    def restore(self, state: State) -> None:
         """Continue from a state that `state` gave."""
 
 

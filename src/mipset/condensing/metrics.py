@@ -21,6 +21,7 @@ from mipset.condensing.synthetic import Synthetic
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, key, permutation
 from mipset.nn.training import TEST_BATCH, Images, Schedule, TrainingRule, class_scores, fit
+from mipset.settings.part import Part
 
 
 def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -35,7 +36,7 @@ def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Ten
     return D(prefix_means[:, None], f_B.mean(dim=0)[None])
 
 
-class Metric(ABC):
+class Metric(Part, ABC):
     """The distance of every size of every class from the real images, in outer iterations that a policy measures."""
 
     every_size: bool = False  # whether a match must give the distances of all sizes

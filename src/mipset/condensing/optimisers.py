@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mipset.settings.part import Part
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -28,7 +30,7 @@ class Moment:
         return self.number / self.total
 
 
-class PixelOptimiser(ABC):
+class PixelOptimiser(Part, ABC):
     """Moves the pixels [N, C, ch, h, w], one class at a time."""
 
     def __init__(self, pixels: Tensor) -> None:

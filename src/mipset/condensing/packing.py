@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from mipset import __version__
+from mipset.condensing.assembly import as_named
+from mipset.condensing.own_parts import recorded_settings, replaced
 from mipset.condensing.parts import Step
 from mipset.data import Dataset
 from mipset.errors import DivergedError
@@ -21,11 +23,16 @@ def pack(step: Step, r: Recipe, data: Dataset, origin: Provenance | None = None)
     """The condensed set after `step` as an Artifact: uint8 images, and everything that is needed to use them.
 
     `origin` is added to the provenance: what is needed to repeat the run, such as the arguments of `load`. If the
-    dataset is a path, only its last part is written, because files are published.
+    dataset is a path, only its last part is written, because files are published. Parts that are not those of the
+    recipe are written too: the recipe of the file names their classes, the provenance describes them.
     """
     if not bool(step.parts.S.pixels.isfinite().all()):
         raise DivergedError("The pixels are no longer finite. Try a smaller `pixel_lr`.")
-    return as_artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
+    named = as_named(r, step.parts)
+    own = replaced(step.parts, named)
+    origin = {**(origin or {}), **({"parts": own} if own else {})}
+    packed = as_artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
+    return replace(packed, recipe=recorded_settings(packed.recipe, step.parts, named))
 
 
 def packed_bytes(r: Recipe, data: Dataset, origin: Provenance | None = None) -> int:

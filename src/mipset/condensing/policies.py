@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mipset.condensing.states import check, finite_number, whole_number
 from mipset.errors import SettingError
+from mipset.settings.part import Part
 
 State: TypeAlias = dict[str, Any]  # numbers and lists only: a checkpoint holds it
 
@@ -83,7 +84,7 @@ class NeverFreeze(FreezeRule):
         return 0
 
 
-class Policy(ABC):
+class Policy(Part, ABC):
     """The weight of each size of each class now, and what is frozen."""
 
     @abstractmethod
@@ -102,7 +103,7 @@ class Policy(ABC):
         """Whether outer iteration `t` has to be measured for `select`."""
         return False
 
-    def select(self, t: int, F: Tensor) -> None:  # noqa: B027
+    def select(self, t: int, F: Tensor) -> None:
         """Decide at the end of a measured iteration, from `F` [C, N], the mean over its inner iterations."""
 
     def note(self) -> str:
@@ -113,7 +114,7 @@ class Policy(ABC):
         """What a checkpoint needs to hold."""
         return {}
 
-    def restore(self, state: State) -> None:  # noqa: B027
+    def restore(self, state: State) -> None:
         """Continue from a state that `state` gave."""
 
 
@@ -162,8 +163,8 @@ class MostLearnableSubset(Policy):
     decimals: int | None = None  # the release rounds distances to 2
     least: int = 1  # the smallest size that can be chosen
     classes: list[int] | None = None  # whose distances are compared; None: all
-    chosen: list[int] = field(default_factory=list)
-    F_before: list[float] | None = None
+    chosen: list[int] = field(default_factory=list, repr=False)
+    F_before: list[float] | None = field(default=None, repr=False)
     _frozen: int = 0
 
     @property

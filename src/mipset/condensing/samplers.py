@@ -10,9 +10,10 @@ from torch import Tensor
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, shuffled_batch
 from mipset.nn.training import Images
+from mipset.settings.part import Part
 
 
-class Sampler(ABC):
+class Sampler(Part, ABC):
     """Real images B_c of class c for one inner iteration."""
 
     batch: int  # how many of each class

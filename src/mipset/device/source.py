@@ -12,6 +12,7 @@ from threading import RLock
 import numpy as np
 
 from mipset.device.arguments import (
+    MOST,
     MOST_SECONDS,
     check_positive,
     checked_count,
@@ -27,13 +28,22 @@ from mipset.errors import ArtifactError, RemoteError, SettingError
 from mipset.file.description import Description, no_such_size
 from mipset.file.header import check_length, file_bytes, read_header
 from mipset.file.pixels import Pixels
+from mipset.io import LEAST_RATE
+from mipset.io.memory import free_memory
 from mipset.reporting import Report, silent
+from mipset.units import byte_count
 
 READING = "reading"  # the stage that is reported
 
 
 def open(
-    where: str | Path, *, cache: str | Path | None = None, timeout: float = 30.0, report: Report = silent
+    where: str | Path,
+    *,
+    cache: str | Path | None = None,
+    timeout: float = 30.0,
+    least_rate: float = LEAST_RATE,
+    max_memory: int | None = None,
+    report: Report = silent,
 ) -> Source:
     """Open a condensed set at a path or at an http(s) address. Only its header is read.
 
@@ -41,16 +51,22 @@ def open(
         source.about.ipc, source.about.class_names, source.about.accuracy
         images, labels = source.prefix(3).arrays()
 
-    `cache` names a folder that stores ranks, so that they need not be downloaded again after a restart. A server that
-    sends nothing for `timeout` seconds counts as failed. `report("reading", done, total)` is called, in bytes, while
-    the header and ranks are read. It may use ranks that are in memory, but must not read others.
+    `cache` names a folder that stores ranks, so that they need not be downloaded again after a restart. A server counts
+    as failed that sends nothing for `timeout` seconds, or fewer than `least_rate` bytes per second over that time. No
+    more than `max_memory` bytes of images are read, by default half of the memory that is free.
+    `report("reading", done, total)` is called, in bytes, while the header and ranks are read. It may use ranks that are
+    in memory, but must not read others.
     """
     check_positive("timeout", timeout, MOST_SECONDS)
-    place = _place(where, timeout)
-    return Source(place, Cache(Path(cache)) if cache is not None else None, report)
+    if least_rate != 0:
+        check_positive("least_rate", least_rate)
+    if max_memory is not None:
+        checked_count("max_memory", max_memory, most=MOST)
+    place = _place(where, timeout, least_rate)
+    return Source(place, Cache(Path(cache)) if cache is not None else None, report, max_memory)
 
 
-def _place(where: str | Path, timeout: float) -> Place:
+def _place(where: str | Path, timeout: float, least_rate: float) -> Place:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", where) if isinstance(where, str) else None
     if scheme is None:
         return LocalFile(Path(where))
@@ -58,7 +74,7 @@ def _place(where: str | Path, timeout: float) -> Place:
         raise SettingError(f"{where} cannot be opened. Give a path, or an address that begins with http or https.")
     from mipset.device.remote import RemoteFile  # imports the network modules of Python
 
-    return RemoteFile(str(where), timeout)
+    return RemoteFile(str(where), timeout, least_rate=least_rate)
 
 
 class Source:
@@ -68,8 +84,11 @@ class Source:
     was published. After an error, the ranks that arrived are still there: call again to read only the rest.
     """
 
-    def __init__(self, place: Place, cache: Cache | None = None, report: Report = silent) -> None:
+    def __init__(
+        self, place: Place, cache: Cache | None = None, report: Report = silent, max_memory: int | None = None
+    ) -> None:
         self._place, self._cache, self._report = place, cache, report
+        self._max_memory = max_memory
         self._ranks: dict[int, Pixels] = {}  # [C, ch, h, w] each
         self._lock, self._busy = RLock(), False
         self.about: Description  # of the file
@@ -143,6 +162,7 @@ class Source:
         in_memory = [rank for rank in cached if rank is not None]
         if len(in_memory) == n:  # need not wait for another thread that reads
             return in_memory
+        self._check_memory(n)
         with self._exclusive():
             self._load(n)
             missing = [rank for rank in range(n) if rank not in self._ranks]
@@ -199,6 +219,17 @@ class Source:
         """Refuse a file of another length than its header says, once the length is known."""
         if self._place.length is not None:
             check_length(self._place.length, self.about, self._start, self.name)
+
+    def _check_memory(self, n: int) -> None:
+        """Refuse to read more than this machine, or the caller, allows: the header may promise any size."""
+        free = free_memory()
+        allowed = self._max_memory if free is None or self._max_memory is not None else free // 2
+        needed = n * self.about.rank_bytes
+        if allowed is not None and needed > allowed:
+            raise ArtifactError(
+                f"{self.name} needs {byte_count(needed)} of memory for size {n}, but {byte_count(allowed)} are "
+                f"allowed. Read a smaller size, or allow more with `max_memory` (by default half of the free memory)."
+            )
 
     def _load(self, n: int) -> None:
         """Load those of the first n ranks that the cache folder has unaltered."""

@@ -77,8 +77,11 @@ def description(artifact: Artifact) -> str:
         ["classes", ", ".join(artifact.class_names)],
         [
             "from",
-            ", ".join(f"{key} {value}" for key, value in artifact.provenance.items() if value is not None),
+            ", ".join(
+                f"{key} {value}" for key, value in artifact.provenance.items() if value is not None and key != "parts"
+            ),
         ],
+        ["parts", _parts(artifact.provenance.get("parts"))],
         ["recipe", ", ".join(f"{key} {value}" for key, value in artifact.recipe.items())],
     ]
     lines = [f"{title:<10}{printable(text)}" for title, text in rows if text]
@@ -93,3 +96,10 @@ def description(artifact: Artifact) -> str:
     if not artifact.accuracy:
         lines += ["", "accuracy  not measured yet"]
     return "\n".join(lines)
+
+
+def _parts(parts: object) -> str:
+    """The parts of a method that are not those of the recipe. A file from elsewhere may hold anything."""
+    if isinstance(parts, dict):
+        return "; ".join(f"{axis} {text}" for axis, text in parts.items())
+    return "" if parts is None else str(parts)

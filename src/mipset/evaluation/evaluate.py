@@ -13,18 +13,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
-from mipset.condensing.costs import training_flops
 from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
-from mipset.nn.engines import Engine
+from mipset.io.processes import end_with_parent
+from mipset.nn.engines import Engine, default_engine
+from mipset.nn.flops import learning_flops
+from mipset.nn.guards import sound_weights
 from mipset.nn.memory import keep_freed_memory
 from mipset.nn.networks import builder, fresh
 from mipset.nn.pixels import to_unit
@@ -57,7 +59,7 @@ class Evaluation:
     architecture: Architecture | None = None  # None: the one that the set was condensed with
     seed: int = 0
     device: str = "cpu"
-    engine: Engine = field(default_factory=Engine)
+    engine: Engine | None = None  # None: compiled kernels if the work is long, see `default_engine`
 
     def __post_init__(self) -> None:
         self.data.check_source_of(self.artifact.images.shape[2:])
@@ -79,6 +81,14 @@ class Evaluation:
         """The FLOPs of one score."""
         return evaluation_flops(self.data, self.network, self.protocol, self.artifact.factor, size)
 
+    def all_flops(self) -> float:
+        """The FLOPs of one score of every size: the engine, and with it a score, does not depend on the sizes asked."""
+        return sum(self.flops(size) for size in range(1, self.artifact.ipc + 1))
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return self.engine or default_engine(torch.device(self.device), self.all_flops)
+
     def training_set(self, size: int) -> Images:
         """The training images of S_[size], decoded from the file."""
         return decoded(self.artifact.prefix(size), torch.device(self.device))
@@ -87,12 +97,14 @@ class Evaluation:
         """Train network `number` on S_[size] and test it."""
         device, p = torch.device(self.device), self.protocol
         train = self.training_set(size)
-        build = builder(self.network, self.data.shape, self.data.classes, self.engine)
+        build = builder(self.network, self.data.shape, self.data.classes, self._engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
         for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
             pass
-        if not all(bool(parameter.isfinite().all()) for parameter in theta.parameters()):
-            raise DivergedError(f"A network trained on size {size} is no longer finite. Choose another `protocol`.")
+        if not sound_weights(theta):
+            raise DivergedError(
+                f"The weights of a network trained on size {size} became too large. Choose another `protocol`."
+            )
         split = self.data.with_class_order(self.artifact.class_names).test
         pixels, labels = torch.from_numpy(split.images), torch.from_numpy(split.labels)
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
@@ -128,12 +140,6 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
     return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
 
 
-@cache
-def learning_flops(architecture: Architecture, shape: tuple[int, int, int], classes: int) -> int:
-    """The FLOPs to train a network on one image [ch, h, w], once."""
-    return training_flops(builder(architecture, shape, classes), shape)
-
-
 def decoded(artifact: Artifact, device: torch.device) -> Images:
     """The training images in a file: every stored image decoded, ordered by rank, then by class."""
     stored = torch.from_numpy(artifact.images.copy()).to(device)  # [n, C, ch, h, w]
@@ -157,7 +163,7 @@ def scores(
             evaluation.artifact.prefix(size)
     if networks < 1:
         raise SettingError(f"`networks` is {networks}: it must be at least 1. Choose a larger value.")
-    evaluations = [evaluation for evaluation, _ in tasks]
+    evaluations = [replace(evaluation, engine=evaluation._engine) for evaluation, _ in tasks]
     keys = [
         (index, size, number)
         for index, (_, sizes) in enumerate(tasks)
@@ -176,6 +182,7 @@ _evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not w
 
 def _start_worker(evaluations: Sequence[Evaluation]) -> None:
     global _evaluations
+    end_with_parent()
     _evaluations = evaluations
     keep_freed_memory()
     torch.set_num_threads(1)

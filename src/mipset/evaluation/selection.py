@@ -33,7 +33,9 @@ from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, default_engine
+from mipset.nn.flops import learning_flops
+from mipset.nn.guards import sound_weights
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.pixels import to_uint8
 from mipset.nn.randomness import Purpose, key
@@ -123,8 +125,10 @@ def _trained_network(
 def _features_of_class(theta: Network, images: Tensor, data: Dataset, device: torch.device) -> Tensor:
     no_labels = torch.zeros(len(images), dtype=torch.long)  # features do not depend on labels
     features = last_features(theta, Images.of(images, no_labels, data.mean, data.std, device))
-    if not bool(features.isfinite().all()):
-        raise DivergedError("The network that selects images is no longer finite. Choose a smaller `network_lr`.")
+    if not sound_weights(theta) or not bool(features.isfinite().all()):
+        raise DivergedError(
+            "The weights of the network that selects images became too large. Choose a smaller `network_lr`."
+        )
     return features
 
 
@@ -136,7 +140,7 @@ def reorder(
     protocol: Protocol,
     seed: int,
     device: torch.device,
-    engine: Engine | None = None,
+    engine: Engine | None = None,  # None: as `default_engine` chooses
     first: int = 100,
     best: int = 10,
     report: Report = silent,
@@ -161,6 +165,7 @@ def reorder(
     spec = spec_of(str(artifact.provenance.get("dataset")).partition(":")[0])
     if spec is not None and not spec.flips:
         protocol = protocol.without_flips()
+    engine = engine or default_engine(device, lambda: reordering_flops(artifact, protocol, first))
     errors, right = _errors_while_learning(artifact, protocol, seed, device, engine, first, report)
     scores = sum_over_best(errors, right, best).reshape(*artifact.images.shape[:2], artifact.factor**2)
     how = f"{protocol}; seed {seed}; best {best} of the first {first} epochs"
@@ -170,6 +175,14 @@ def reorder(
         accuracy=(),
         provenance={**artifact.provenance, "reordered": "yoco", "reordered_with": how},
     )
+
+
+def reordering_flops(artifact: Artifact, protocol: Protocol, first: int) -> float:
+    """The FLOPs of the training in `reorder`."""
+    ranks, classes, channels, height, width = artifact.images.shape
+    images = ranks * classes * artifact.factor**2
+    per_image = learning_flops(Architecture.of(artifact.recipe), (channels, height, width), classes)
+    return float(images * min(first, protocol.epochs_for(images)) * per_image)
 
 
 def _errors_while_learning(
@@ -193,8 +206,8 @@ def _errors_while_learning(
         scores = class_scores(theta, images)
         errors.append(prediction_errors(scores, images.labels).cpu())
         right.append(int((scores.argmax(dim=1) == images.labels).sum()))
-        if not bool(errors[-1].isfinite().all()):
-            raise DivergedError("The network trained on the set is no longer finite. Choose another `protocol`.")
+        if not sound_weights(theta) or not bool(errors[-1].isfinite().all()):
+            raise DivergedError("The weights of the network became too large. Choose another `protocol`.")
         report(f"epoch {epoch} of {epochs}", epoch, epochs)
     return torch.stack(errors), torch.tensor(right)
 

@@ -167,7 +167,7 @@ class Grid:
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""
         own = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": outer}
-        return f"{cell.method.kind}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
+        return f"{cell.method.kind.replace(':', '-')}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
 
     def table(self, results: Iterable[Result]) -> list[Result]:
         """Those results that belong to the table of this grid: the methods of the grid first, in their order.

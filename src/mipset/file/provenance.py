@@ -24,6 +24,7 @@ class Provenance(TypedDict, total=False):
     held_out: float | None  # share of the training images that `mipset compare` kept for testing
     # A condensed set.
     engine: str  # what computed the networks, such as "compiled kernels" or "plain torch"
+    parts: dict[str, str]  # descriptions of parts that are not those of the recipe, or not of mipset
     start: str  # SHA-256 of the images of the set that the condensation started from
     rank: int | None  # Baseline B: rank of the real images that this condensation started from; None for the first
     condensations: int  # Baseline B: number of condensations that were put together

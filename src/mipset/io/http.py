@@ -2,7 +2,7 @@
 
 Every answer is checked: it must be the range that was requested, of the file that was opened. After a lost connection
 or a temporary error of the server, the request is sent again from the byte where it stopped. The total time of a body
-is not limited as long as bytes arrive, because a slow connection looks the same.
+is not limited as long as bytes arrive, and not too slowly.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.request import Request
 
 from mipset import __version__
 from mipset.errors import ChangedError, MipsetError, RemoteError, SettingError, printable
+from mipset.io import LEAST_RATE
 from mipset.io.connections import FailedError, opener, without_secrets
 
 TRIES = 4  # failures in a row, after which it gives up
@@ -29,17 +30,19 @@ TEMPORARY_ERRORS = (FailedError, OSError, HTTPException)
 
 
 class WebFile:
-    """A file at an address. A server that sends nothing for `timeout` seconds counts as failed.
+    """A file at an address.
 
-    `any_encoding` accepts a server that labels the file itself as compressed, as some do with .gz files.
+    A server counts as failed that sends nothing for `timeout` seconds, or that sends fewer than `least_rate` bytes per
+    second over `timeout` seconds or more. `any_encoding` accepts a server that labels the file itself as compressed, as
+    some do with .gz files.
     """
 
-    def __init__(self, url: str, timeout: float, *, any_encoding: bool = False) -> None:
+    def __init__(self, url: str, timeout: float, *, least_rate: float = LEAST_RATE, any_encoding: bool = False) -> None:
         self.name = without_secrets(url)
         if "@" in re.split("[/?#]", url.partition("//")[2])[0]:
             raise SettingError(f"{self.name} cannot be opened with a user name and a password. Leave them out.")
         self._url = quote(url, safe="!#$%&'()*+,/:;=?@[]~")
-        self._timeout, self._any_encoding = timeout, any_encoding
+        self._timeout, self._least_rate, self._any_encoding = timeout, least_rate, any_encoding
         self._opener = opener()
         self._version: dict[str, str | int] = {}  # what the server says about the version of the file
 
@@ -117,9 +120,25 @@ class WebFile:
             self._compare(answer, length)
             self._refuse_beyond(stop)
             before = start - first
-            for block in _body(answer, None if end is None else end - first):
+            for block in self._quick(_body(answer, None if end is None else end - first)):
                 yield block[before:]
                 before = max(0, before - len(block))
+
+    def _quick(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """The same blocks, as long as the server sends them fast enough. Only the time of waiting for it counts."""
+        waited, arrived = 0.0, 0
+        while True:
+            start = time.monotonic()
+            block = next(blocks, None)
+            waited += time.monotonic() - start
+            if block is None:
+                return
+            arrived += len(block)
+            if waited >= self._timeout:
+                if arrived < self._least_rate * waited:
+                    raise SlowError(f"the server sent {arrived} bytes in {waited:.3g} s")
+                waited, arrived = 0.0, 0
+            yield block
 
     def _request(self, start: int, stop: int | None) -> HTTPResponse:
         headers = {
@@ -197,6 +216,10 @@ class WebFile:
         return ChangedError(f"{self.name} was changed after it was opened. Open it again.")
 
 
+class SlowError(FailedError):
+    """A server that sends too slowly. How much it has sent does not matter: it might go on like that for ever."""
+
+
 class _Retries:
     """Counts failures in a row, pauses after each, and gives up after the last."""
 
@@ -206,7 +229,8 @@ class _Retries:
 
     def wait_after(self, error: Exception, brought: int) -> None:
         """Pause after a request that failed with this error and had brought so many bytes; or give up."""
-        self._failures = 1 if brought >= LEAST_BYTES else self._failures + 1
+        progress = brought >= LEAST_BYTES and not isinstance(error, SlowError)
+        self._failures = 1 if progress else self._failures + 1
         if self._failures == TRIES:
             reason = _reason(error, self._timeout)
             raise RemoteError(

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mipset.settings.choices import augmentation_names
+from mipset.settings.part import Part
 
 CROP_SHARE = 0.125  # of a side, the largest shift
 CUTOUT_SHARE = 0.5  # of a side, the length of the square
@@ -192,7 +193,7 @@ class Operation(Enum):
 
 
 @dataclass(frozen=True)
-class Augmentation(ABC):
+class Augmentation(Part, ABC):
     """A list of operations that draws can be made from."""
 
     operations: tuple[Operation, ...]

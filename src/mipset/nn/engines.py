@@ -8,14 +8,17 @@ factors of products to bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
+from mipset.errors import NoCompilerError
 from mipset.nn.native import Kernels, functions, stretches
+
+COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some seconds of plain torch
 
 # From so many input channels on, oneDNN computes the weight gradient of a strided 1 x 1 convolution safely. It copies
 # the pixels that are used into a workspace first. For images in channels_last order with fewer channels than fit into a
@@ -98,6 +101,22 @@ class Native(Engine):
 def native() -> Native:
     """The engine with C++ kernels; compiles them at the first use on a machine. NoCompilerError if that fails."""
     return Native(Kernels.compiled())
+
+
+def default_engine(
+    device: torch.device, flops: Callable[[], float], failed: Callable[[NoCompilerError], object] = lambda _: None
+) -> Engine:
+    """The engine for work of so many FLOPs, which are counted only if they matter: kernels on a CPU, for longer work.
+
+    If the kernels cannot be compiled, plain torch does the work, and `failed` is told why.
+    """
+    if device.type != "cpu" or flops() < COMPILE_FROM:
+        return Engine()
+    try:
+        return native()
+    except NoCompilerError as error:
+        failed(error)
+        return Engine()
 
 
 def _covered(*tensors: Tensor | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mipset.errors import SettingError, choices
+from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
     "baseline-c": "only the whole set counts (the paper's Baseline C)",
@@ -70,6 +71,8 @@ AUGMENTATIONS: Mapping[str, str] = {
     "rotate": "rotate by some degrees",
 }
 NO_AUGMENTATION = "none"
+MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
+MOST_RATE = 1000  # of learning and of weight decay: with more, everything diverges in the first steps
 MOST = 1e30  # larger numbers overflow float32 during a run
 
 # Settings that are read only if others have one of some values. All the rest is always read.
@@ -89,8 +92,14 @@ READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def policies_reading(setting: str) -> tuple[str, ...]:
-    """The policies that use a setting."""
+    """The policies of mipset that use a setting."""
     return READ_IF.get(setting, {}).get("policy", tuple(POLICIES))
+
+
+def policy_reads(policy: str, setting: str) -> bool:
+    """Whether a policy uses a setting; one of somebody's own uses those that all policies use."""
+    needed = READ_IF.get(setting, {}).get("policy")
+    return needed is None or policy in needed
 
 
 def parse_objective(text: str) -> list[tuple[float, str, int]]:
@@ -102,10 +111,10 @@ def parse_objective(text: str) -> list[tuple[float, str, int]]:
     for part in text.split("+"):
         weight, star, rest = part.rpartition("*")
         name, slash, period = rest.partition("/")
-        if name not in OBJECTIVES:
+        if name not in OBJECTIVES and not is_own(name):
             raise SettingError(
                 f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
-                f"such as feature+10*confidence."
+                f"such as feature+10*confidence, or a class of your own as module:Class."
             )
         try:
             terms.append((float(weight) if star else 1.0, name, int(period) if slash else 1))

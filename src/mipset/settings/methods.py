@@ -12,7 +12,8 @@ from typing import Any
 
 from mipset.errors import SettingError, choices
 from mipset.settings.catalogue import settled
-from mipset.settings.choices import policies_reading
+from mipset.settings.choices import policy_reads
+from mipset.settings.part import is_own
 from mipset.settings.recipe import Recipe
 
 REFERENCE = "baseline-c"  # the method that the others are compared with, as in the paper
@@ -34,7 +35,7 @@ class Method:
 
     def knows(self, setting: str) -> bool:
         """Whether its policy has this setting."""
-        return self.settings["policy"] in policies_reading(setting)
+        return policy_reads(self.settings["policy"], setting)
 
     def recipe(self, name: str, changes: Mapping[str, Any]) -> Recipe:
         """The named recipe for this method, with those `changes` for all methods that this method reads."""
@@ -107,7 +108,7 @@ def parse_methods(text: str) -> list[Method]:
     for part in text.split(","):
         name = part.strip()
         kind, colon, settings = name.partition(":")
-        if names and "=" in names[-1] and kind not in (*METHODS, *GROUPS):
+        if names and "=" in names[-1] and kind not in (*METHODS, *GROUPS) and not _own_policy(name):
             names[-1] += f",{name}"  # the value of a setting can be a list, such as weights
         elif kind in GROUPS:
             names += [f"{member}{colon}{settings}" for member in GROUPS[kind]]
@@ -116,24 +117,32 @@ def parse_methods(text: str) -> list[Method]:
     return [_parse_method(name) for name in dict.fromkeys(names)]
 
 
+def _own_policy(text: str) -> str:
+    """`module:Class` of a method that is a policy of somebody's own; otherwise empty."""
+    name = ":".join(text.split(":")[:2])
+    return name if is_own(name) and name.partition(":")[0] not in METHODS else ""
+
+
 def _parse_method(text: str) -> Method:
-    kind, *parts = text.split(":")
+    own = _own_policy(text)
+    kind, *parts = (own, *text.split(":")[2:]) if own else text.split(":")
     settings: list[str] = []
     for part in parts:
         if settings and "=" not in part:
             settings[-1] += f":{part}"  # the value of a setting can have colons, such as shares of devices
         else:
             settings.append(part)
-    if kind not in METHODS:
+    if kind not in METHODS and not own:
         raise SettingError(
-            f"`methods`: there is no method {kind!r}. Choose {choices(METHODS)}, or a group: {choices(GROUPS)}."
+            f"`methods`: there is no method {kind!r}. Choose {choices(METHODS)}, or a group: {choices(GROUPS)}, or a "
+            f"policy of your own as module:Class."
         )
-    method = METHODS[kind]
-    own = dict(_parse_setting(text, setting) for setting in settings)
-    for name in own:
+    method = _method(own, "a policy of one's own", policy=own)[1] if own else METHODS[kind]
+    given = dict(_parse_setting(text, setting) for setting in settings)
+    for name in given:
         if not method.knows(name):
             raise SettingError(f"`methods`: {text!r} sets `{name}`, which {kind} does not use. Leave it out.")
-    return replace(method, name=text, settings={**method.settings, **own})
+    return replace(method, name=text, settings={**method.settings, **given})
 
 
 def _parse_setting(method: str, text: str) -> tuple[str, Any]:

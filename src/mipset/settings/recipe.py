@@ -19,6 +19,8 @@ from mipset.settings.choices import (
     LEARNERS,
     METRICS,
     MOST,
+    MOST_COUNT,
+    MOST_RATE,
     NO_AUGMENTATION,
     OBJECTIVES,
     OPTIMISERS,
@@ -29,23 +31,31 @@ from mipset.settings.choices import (
     augmentation_names,
     parse_objective,
 )
+from mipset.settings.part import is_own
 
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
 def _setting(
-    default: Any, text: str, *, among: Mapping[str, str] | None = None, least: float | None = None, most: float = MOST
+    default: Any,
+    text: str,
+    *,
+    among: Mapping[str, str] | None = None,
+    own: bool = False,
+    least: float | None = None,
+    most: float = MOST,
 ) -> Any:
-    """A field with its help text, the names that it can be chosen from, and its limits."""
-    return field(default=default, metadata={"help": text, "choices": among or {}, "least": least, "most": most})
+    """A field with its help text, the names it can be chosen from, whether a class of one's own can be, its limits."""
+    limits = {"choices": among or {}, "own": own, "least": least, "most": most}
+    return field(default=default, metadata={"help": text, **limits})
 
 
 @dataclass(frozen=True)
 class Recipe:
     """All settings of a condensation. With the data, they decide every pixel of the result."""
 
-    ipc: int = _setting(10, "N, stored images per class", least=1)
-    policy: str = _setting("mdc", "which sizes count", among=POLICIES)
+    ipc: int = _setting(10, "N, stored images per class", least=1, most=MOST_COUNT)
+    policy: str = _setting("mdc", "which sizes count; or your own class, as module:Class", among=POLICIES, own=True)
     period: int = _setting(100, "Δt, outer iterations between two selections of a subset (mdc)", least=1)
     freeze: str = _setting("ratchet", "which images stay fixed after a selection (mdc)", among=FREEZE_RULES)
     metric: str = _setting("feature", "how sizes are compared to select one (mdc)", among=METRICS)
@@ -64,16 +74,18 @@ class Recipe:
     init: str = _setting("mix", "the first pixels", among=INITIALISATIONS)
     objective: str = _setting(
         "gradient",
-        "what makes synthetic images like real ones, or a weighted sum such as feature+10*confidence; "
-        "confidence/2 is computed in every second inner iteration only, with twice its weight. "
+        "what makes synthetic images like real ones, your own class (module:Class), or a weighted sum such as "
+        "feature+10*confidence; confidence/2 is computed in every second inner iteration only, with twice its weight. "
         + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
-    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1)
+    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1, most=MOST_COUNT)
     expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
-    width: int = _setting(128, "channels of the network; of a ResNet, channels of its first stage", least=1)
+    width: int = _setting(
+        128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
+    )
     depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1)
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
@@ -84,6 +96,7 @@ class Recipe:
         "λ, learning rate of the pixels. With sgd it is that of 10 images per class of 32 x 32 pixels, and scaled with "
         "both. With adam it is the largest change in one step, as a part of the range of a pixel",
         least=0,
+        most=MOST_RATE,
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
     match_augment: str = _setting(
@@ -98,9 +111,9 @@ class Recipe:
     life: int = _setting(1, "outer iterations of a network before a new one replaces it", least=1)
     train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
-    network_lr: float = _setting(0.01, "η, learning rate of the network", least=0)
+    network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
-    network_decay: float = _setting(5e-4, "weight decay of the network", least=0)
+    network_decay: float = _setting(5e-4, "weight decay of the network", least=0, most=MOST_RATE)
     seed: int = _setting(0, "seed of all random draws", least=0)
 
     def __post_init__(self) -> None:
@@ -145,10 +158,11 @@ class Recipe:
         kinds: dict[str, Any] = {"int": (int,), "float": (int, float), "str": (str,)}
         if not isinstance(value, kinds[kind]) or isinstance(value, bool):
             raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.")
-        if limits["choices"] and value not in limits["choices"]:
+        if limits["choices"] and value not in limits["choices"] and not (limits["own"] and is_own(value)):
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
-            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}.")
+            own = ", or a class of your own as module:Class" if limits["own"] else ""
+            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}{own}.")
         least, most = limits["least"], limits["most"]
         if least is not None and not least <= value <= most:
             raise SettingError(f"`{name}` is {value}: it must be at least {least} and at most {most:g}.")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mipset.condensing.passes import Passes
 from mipset.nn.networks import Network
+from mipset.settings.part import Part
 
 # How many pixels, real and synthetic, go through a network at once: those of 1,040 images of 32 x 32. It bounds memory.
 PIXELS_AT_ONCE = 1040 * 32 * 32
@@ -37,7 +38,7 @@ class Match:
     features: Tensor  # [classes, N * images per stored image, F], detached
 
 
-class Objective(ABC, Generic[T]):
+class Objective(Part, ABC, Generic[T]):
     """D(S_[n], B_c; θ) of some classes c: images are normalised and augmented, [classes, images, ch, h, w].
 
     The distance of a class depends on the images of that class only. So it does not matter which classes share a pass.

@@ -410,7 +410,8 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
                 variance += sum;
             }
             variance /= float(pixels);
-            for (int lane = 0; lane < LANES; ++lane) factor[lane] = 1 / std::sqrt(variance[lane] + epsilon);
+            for (int lane = 0; lane < LANES; ++lane)  // 1 / infinity would be zero, which hides an overflow
+                factor[lane] = std::isinf(variance[lane]) ? NAN : 1 / std::sqrt(variance[lane] + epsilon);
             write(mean + i * c + k, middle, count);
             write(scale + i * c + k, factor, count);
             const Vector slope = read(gamma + k, count) * factor, level = read(beta + k, count) - slope * middle;

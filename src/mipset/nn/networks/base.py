@@ -41,4 +41,7 @@ def fresh(build: Callable[[], Network], key: int, device: torch.device) -> Netwo
     """A new network whose weights depend on `key` only; the global generator of torch keeps its state."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(key)
+        if device.type == "meta":  # takes no memory, however large the network is
+            with device:
+                return build()
         return build().to(device)

@@ -1,0 +1,23 @@
+"""Processes that this process starts."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from threading import Thread
+
+
+def end_with_parent() -> None:
+    """Let this process, which `multiprocessing` has started, end as soon as the process that started it has ended.
+
+    It makes no difference how that one ends: the system closes a pipe between the two then.
+    """
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="end with parent").start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,71 @@
+"""What all parts of a method share, also classes of one's own: they describe themselves, and a recipe can name them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from mipset.settings.recipe import Recipe
+
+MACHINERY = ("team", "files")  # fields of learners that do not change what they do
+MOST_ITEMS = 20  # of a list that are shown
+MOST_LETTERS = 1000  # of a description
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+
+
+class Part:
+    """A part of a method. Its repr is its class and its settings, without images, networks and functions."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "__repr__" not in vars(cls):
+            setattr(cls, "__repr__", described)  # noqa: B010 (a dataclass would write its own, with every field)
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Self:  # noqa: ARG003
+        """The part for a recipe that names this class. A class that needs arguments replaces this function."""
+        return cls()
+
+
+def is_own(name: str) -> bool:
+    """Whether this names a class of somebody's own, as `module:Class`."""
+    return _OWN.fullmatch(name) is not None
+
+
+def own_name(part: object) -> str:
+    """The class of a part as `module:Class`; a class of mipset has its name alone in a description."""
+    return f"{type(part).__module__}:{type(part).__qualname__}"
+
+
+def described(part: object) -> str:
+    """`EveryPrefix(w=(1.0, 1.0), balanced=True)`: the class and those of its settings that can be read."""
+    name = type(part).__qualname__ if type(part).__module__.startswith("mipset.") else own_name(part)
+    if is_dataclass(part):
+        settings = {f.name: getattr(part, f.name) for f in fields(part) if f.repr}
+    else:
+        settings = dict(getattr(part, "__dict__", {}))
+    texts = {key: _text(value) for key, value in settings.items() if key not in MACHINERY and key[0] != "_"}
+    text = f"{name}({', '.join(f'{key}={text}' for key, text in texts.items() if text is not None)})"
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."
+
+
+def _text(value: object) -> str | None:
+    """A setting as text; None for what is no setting, such as a tensor."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if isinstance(value, tuple | list):
+        items = [_text(item) for item in value[:MOST_ITEMS]]
+        shown = [item for item in items if item is not None]
+        rest = ["..."] if len(value) > MOST_ITEMS else []
+        return f"({', '.join([*shown, *rest])})" if len(shown) == len(items) else None
+    if isinstance(value, Part):
+        return repr(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        text = described(value)
+        return None if fields(value) and text.endswith("()") else text
+    return None
