@@ -100,6 +100,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     data = load_with_progress(arguments.dataset, arguments.resolution, arguments.split_seed)
     from mipset.condensing.assembly import assemble, work
     from mipset.condensing.checkpoint import CheckpointedRun
+    from mipset.condensing.checks import check_fit
     from mipset.condensing.packing import pack
 
     engines = Engines(arguments, device)
@@ -111,6 +112,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
+    check_fit(recipe if first is None else recipe.replace(init="noise"), data)
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}
