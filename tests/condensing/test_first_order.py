@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from mipset.condensing.objectives import (
     CharacteristicFunctions,
@@ -49,7 +49,7 @@ def plain_characteristic(theta: Network, real: Tensor, synthetic: Tensor, _: int
 def plain_layered(theta: Network, real: Tensor, synthetic: Tensor, _: int) -> Tensor:
     """The same for the output of the first of two blocks, in squares of 2 x 2 pixels, with half of the weight."""
     assert isinstance(theta, ConvNet)
-    convolution, norm = theta.layers["conv"][0], theta.layers["norm"][0]
+    convolution, norm = (cast(nn.ModuleList, theta.layers[kind])[0] for kind in ("conv", "norm"))
     first = [F.avg_pool2d(F.avg_pool2d(F.relu(norm(convolution(x))), 2), 2).flatten(1) for x in (synthetic, real)]
     return plain_characteristic(theta, real, synthetic, 0) + 0.5 * between_characteristic_functions(*first)
 

@@ -13,6 +13,7 @@ from commands import TINY, Here
 from mipset import read
 from mipset.condensing import checkpoint
 from mipset.condensing.assembly import assemble
+from mipset.condensing.checkpoint import Identity
 from mipset.condensing.condense import condense
 from mipset.condensing.growing import recipe_of
 from mipset.condensing.objectives import FeatureMatching
@@ -118,9 +119,12 @@ def test_parts_describe_themselves_without_images(toy: Dataset, recipe: Recipe) 
 def test_checkpoint_does_not_resume_with_another_class(toy: Dataset, recipe: Recipe, folder: Path) -> None:
     parts, file = assemble(recipe, toy), folder / "run.checkpoint"
     *_, step = condense(replace(parts, policy=BaselineC(3)))
-    checkpoint.save(file, step, recipe, "data")
+    identity = Identity(recipe, "data")
+    checkpoint.save(file, step, identity)
+    found = checkpoint.find(file)
+    assert found is not None
     with pytest.raises(SettingError, match=r"made with the policy BaselineC\(N=3\), not MostLearnableSubset\("):
-        checkpoint.resume(file, parts, recipe, "data")
+        found.restore(parts, identity)
 
 
 @pytest.mark.parametrize(

@@ -283,9 +283,9 @@ class TestFailures:
             finished(toy_comparison(tmp_path, toy, recipe, "baseline-c"))
 
     def test_other_cells_run_after_a_failure(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
-        comparison = toy_comparison(tmp_path, toy, recipe, "baseline-c:network-lr=1e29,mdc")
+        comparison = toy_comparison(tmp_path, toy, recipe, "baseline-c:network-lr=1000:inner=60,mdc")
         for _ in range(2):
-            with pytest.raises(DivergedError, match=r"^baseline-c:network-lr=1e29, seed 0: "):
+            with pytest.raises(DivergedError, match=r"^baseline-c:network-lr=1000:inner=60, seed 0: "):
                 finished(comparison)
             assert [r.method for r in comparison.results()] == ["mdc"]
 

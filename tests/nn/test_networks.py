@@ -233,6 +233,7 @@ def test_compiled_kernels_equal_torch_for_every_network(kernels: Kernels, name: 
 @pytest.mark.parametrize("name", ["convnet", "resnet-ap"])
 def test_hidden_features_are_the_input_of_the_last_block(name: str) -> None:
     theta = builder(Architecture(name, 4, 3 if name == "convnet" else 10), (3, 16, 16), 5)()
+    assert isinstance(theta.classifier, nn.Linear)
     hidden, features = theta.hidden_and_features(torch.randn(2, 3, 16, 16))
     assert hidden.shape == ((2, 4, 4, 4) if name == "convnet" else (2, 16, 4, 4))
     assert features.shape == (2, theta.classifier.in_features)

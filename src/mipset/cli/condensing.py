@@ -135,8 +135,14 @@ def _condense(arguments: argparse.Namespace) -> None:
     loaded_with = loading_of(arguments)
     data = load_with_progress(arguments.dataset, loaded_with)
     from mipset.condensing.assembly import assemble, work
+<<<<<<< HEAD
     from mipset.condensing.checkpoint import CheckpointedRun, Identity
     from mipset.condensing.packing import pack, packed_bytes
+=======
+    from mipset.condensing.checkpoint import CheckpointedRun
+    from mipset.condensing.checks import check_fit
+    from mipset.condensing.packing import pack
+>>>>>>> issue13-guards
 
     engines = Engines(arguments, device)
     found = None if arguments.dry_run else _found_checkpoint(arguments)
@@ -151,6 +157,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _print_cost(recipe, data, device, engine, first, origin)
         return
+    check_fit(recipe if first is None else recipe.replace(init="noise"), data)
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
     sources = data.identity + start_origin.get("start", "")  # a checkpoint must agree with these and with the recipe
     flags = {flag_of(name): str(value) for name, value in asdict(recipe).items()}

@@ -237,7 +237,7 @@ def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
     """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
     per_image = learning_flops(r.architecture, shape, classes)
     synthetic = r.ipc * r.factor**2
-    second_order = any(name == "gradient" for _, name in r.terms)
+    second_order = any(name == "gradient" for _, name, _ in r.terms)
     match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
     return per_image * (r.training_steps * r.train_batch + r.outer * r.inner * classes * match)
 

@@ -218,8 +218,9 @@ class Found:
 
     def _check_parts(self, state: dict[str, Any] | None, parts: Parts) -> None:
         """Refuse a checkpoint that was made with another class of somebody's own, or with other settings of it."""
-        for axis, text in texts(parts).items() if state is not None else ():
-            saved = state["parts"][axis]
+        saved_parts = texts(parts) if state is None else state["parts"]
+        for axis, text in texts(parts).items():
+            saved = saved_parts[axis]
             if saved != text:
                 raise SettingError(
                     f"The checkpoint {self.path} was made with the {axis} {saved}, not {text}. "

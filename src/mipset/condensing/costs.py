@@ -47,7 +47,7 @@ BASELINE = 350_000_000
 # pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
-MOST_COUNTED = 1000  # images per class; counting takes longer with each
+MOST_COUNTED = 200  # images per class; counting takes longer with each
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
 PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from mipset.condensing.condense import Parts
+from mipset.condensing.parts import Parts
 from mipset.errors import SettingError, brief
-from mipset.settings.part import own_name
+from mipset.settings.part import Part, own_name
 from mipset.settings.recipe import Recipe
 
 # The settings of a recipe that name a part, and the fields of `Parts`. The sampler has no setting.
@@ -40,13 +40,13 @@ def own_part(name: str, kind: type[Any], setting: str, recipe: Recipe) -> Any:
             f"`{setting}` is {name!r}, but the module {module} cannot be imported ({brief(error, str)}). Name a module "
             f"that Python finds, such as a file of this folder without its .py."
         ) from error
-    if not isinstance(found, type) or not issubclass(found, kind):
+    if not isinstance(found, type) or not issubclass(found, Part) or not issubclass(found, kind):
         raise SettingError(
             f"`{setting}` is {name!r}, but {module} has no class {title} that is derived from "
             f"{kind.__module__}.{kind.__name__}. Correct the name or the class."
         )
     try:
-        return found.from_recipe(recipe)
+        return found.from_recipe(recipe)  # type: ignore[attr-defined]
     except TypeError as error:
         raise SettingError(
             f"`{setting}` is {name!r}, which cannot be made ({brief(error, str)}). Give its arguments defaults, or "

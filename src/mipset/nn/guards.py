@@ -29,7 +29,7 @@ def within(values: Tensor, most: float) -> Tensor:
 def sound_losses(losses: Tensor, features: Tensor, gradients: Sequence[Tensor], pixels: Sequence[Tensor]) -> Tensor:
     """The loss of each class, or NaN if its features, the gradients of its pixels or its pixels cannot be used."""
     sound = [
-        within(features[c], LARGEST) & within(gradient, LARGEST) & within(moved, MOST)
+        within(features[c : c + 1], LARGEST) & within(gradient, LARGEST) & within(moved, MOST)
         for c, (gradient, moved) in enumerate(zip(gradients, pixels, strict=True))
     ]
     return torch.where(torch.stack(sound), losses, losses.new_full((), float("nan")))
