@@ -135,14 +135,9 @@ def _condense(arguments: argparse.Namespace) -> None:
     loaded_with = loading_of(arguments)
     data = load_with_progress(arguments.dataset, loaded_with)
     from mipset.condensing.assembly import assemble, work
-<<<<<<< HEAD
     from mipset.condensing.checkpoint import CheckpointedRun, Identity
-    from mipset.condensing.packing import pack, packed_bytes
-=======
-    from mipset.condensing.checkpoint import CheckpointedRun
     from mipset.condensing.checks import check_fit
-    from mipset.condensing.packing import pack
->>>>>>> issue13-guards
+    from mipset.condensing.packing import pack, packed_bytes
 
     engines = Engines(arguments, device)
     found = None if arguments.dry_run else _found_checkpoint(arguments)
