@@ -46,7 +46,7 @@ def own_part(name: str, kind: type[Any], setting: str, recipe: Recipe) -> Any:
             f"{kind.__module__}.{kind.__name__}. Correct the name or the class."
         )
     try:
-        return found.from_recipe(recipe)  # type: ignore[attr-defined]
+        return found.from_recipe(recipe)
     except TypeError as error:
         raise SettingError(
             f"`{setting}` is {name!r}, which cannot be made ({brief(error, str)}). Give its arguments defaults, or "
