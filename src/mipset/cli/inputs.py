@@ -60,10 +60,12 @@ def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> R
     from mipset.condensing.checks import FITTED, fitted_to_data
 
     fitted = fitted_to_data(recipe, data, given)
-    changed = [name for name in FITTED if getattr(fitted, name) != getattr(recipe, name)]
+    changed = [each for each in FITTED if getattr(fitted, each) != getattr(recipe, each)]
     if changed:
         name, fewest = data.smallest_class
-        flags = (f"{flag_of(name)} {getattr(fitted, name)}, not {getattr(recipe, name)}" for name in changed)
+        flags = (
+            f"{flag_of(setting)} {getattr(fitted, setting)}, not {getattr(recipe, setting)}" for setting in changed
+        )
         print_message(
             f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {'; '.join(flags)}."
         )
