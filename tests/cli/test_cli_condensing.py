@@ -121,6 +121,13 @@ class TestBudget:
         here(*command)
         assert read(out).recipe == found.recipe
 
+    def test_choice_of_a_refused_run_is_not_kept(
+        self, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        command = ("condense", f"npz:{pets}", "--budget", "1s", *self.FAST, "--out", tmp_path / "set")
+        assert "Choose a smaller --ipc" in stopped(capfd, *command, "--ipc", 21, code=2)
+        assert names(tmp_path) == {"pets.npz"}
+
     @pytest.mark.parametrize(
         ("flags", "message"),
         [

@@ -39,7 +39,7 @@ from mipset.cli.parser import (
 from mipset.cli.stopping import Stopping
 from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
 from mipset.display.progress import Progress
-from mipset.errors import ArtifactError, SettingError, TeamError
+from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
 from mipset.nn.distributed import Team
 from mipset.units import duration
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
     from mipset.nn.engines import Engine
+    from mipset.reporting import Report
     from mipset.settings.recipe import Recipe
 
 
@@ -159,9 +160,8 @@ def _condense(arguments: argparse.Namespace) -> None:
     team.agree({"data": sources, "engine": str(engine), **flags})
     identity = Identity(recipe, sources, str(engine), arguments.budget or "")
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    continues = found is not None or arguments.budget is not None or recipe.learner == "experts"
-    with Progress() as bar, _saying_how_to_continue(continues):
-        parts = assemble(recipe, data, device, first, engine, team, report=arguments.stopping.asking(bar.report))
+    with _assembling(arguments, found, arguments.budget is not None or recipe.learner == "experts") as report:
+        parts = assemble(recipe, data, device, first, engine, team, report=report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
     ending = f"\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
@@ -208,21 +208,27 @@ def _begin(arguments: argparse.Namespace, identity: Identity, found: Found | Non
     if found is not None:
         found.check_fits(identity)
     elif team.leads:
-        path = _checkpoint_path(arguments)
-        remove(path)
         check_space(arguments.out, needed_bytes(file_bytes))
+        remove(_checkpoint_path(arguments))
         if identity.budget:
-            save_choice(path, identity)
+            save_choice(_checkpoint_path(arguments), identity)
 
 
 @contextmanager
-def _saying_how_to_continue(continues: bool) -> Iterator[None]:
-    """Around the work before the first iteration."""
+def _assembling(arguments: argparse.Namespace, found: Found | None, continues: bool) -> Iterator[Report]:
+    """Around the work before the first iteration: a progress bar, and how to continue after an interrupt."""
+    from mipset.condensing.checkpoint import remove
+
     try:
-        yield
+        with Progress() as bar:
+            yield arguments.stopping.asking(bar.report)
     except KeyboardInterrupt as stop:
-        advice = "The same command continues" if continues else "Nothing was written"
+        advice = "The same command continues" if continues or found is not None else "Nothing was written"
         raise KeyboardInterrupt(f"{str(stop).rstrip('.') or 'Interrupted'}. {advice}.") from stop
+    except MipsetError:
+        if found is None and arguments.team.leads:
+            remove(_checkpoint_path(arguments))  # the choice of a budget that cannot be carried out
+        raise
 
 
 def _checkpoint_path(arguments: argparse.Namespace) -> Path:
@@ -244,25 +250,32 @@ def _carry_out(
         run.resume(found)
         damaged = f"{run.path} is damaged or missing. " if found.path != run.path else ""
         print_message(f"{damaged}Continuing from {found.path}, {_progress(run)}. Use --fresh to start again.")
-    start, outer = time.monotonic(), run.parts.T
-    with Progress(title, 1.0, run.share) as bar, stopping.waiting():
+    start = time.monotonic()
+    with stopping.waiting():  # until the result is written
+        _take_steps(arguments, title, run)
+        if not run.parts.team.leads:
+            return
+        assert run.last is not None
+        artifact = pack_step(run.last)
+        _write_or_keep(artifact, arguments.out, run)
+    print(
+        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
+        f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
+    )
+
+
+def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun) -> None:
+    """Take all steps that are left, unless the command is stopped."""
+    stopping: Stopping = arguments.stopping
+    with Progress(title, 1.0, run.share) as bar:
         try:
             for step in run.steps(lambda: stopping.asked):
-                note = f"outer {step.t}/{outer}  loss {step.loss:.3g}  {run.parts.policy.note()}"
+                note = f"outer {step.t}/{run.parts.T}  loss {step.loss:.3g}  {run.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
         except TeamError as error:
             raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error
     if not run.complete:
         raise KeyboardInterrupt(f"{stopping.reason}. {_how_to_continue(arguments, run)}")
-    if not run.parts.team.leads:
-        return
-    assert run.last is not None
-    artifact = pack_step(run.last)
-    _write_or_keep(artifact, arguments.out, run)
-    print(
-        f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
-    )
 
 
 def _progress(run: CheckpointedRun) -> str:
@@ -435,8 +448,8 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with Progress() as bar, _saying_how_to_continue(found is not None or recipe.learner == "experts"):
-        parts = grown(artifact, data, recipe, device, engine, arguments.stopping.asking(bar.report))
+    with _assembling(arguments, found, recipe.learner == "experts") as report:
+        parts = grown(artifact, data, recipe, device, engine, report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)
     ending = f"; those of {arguments.file} are unchanged"
