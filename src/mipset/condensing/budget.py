@@ -27,7 +27,7 @@ from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.engines import Engine, default_engine
 from mipset.settings.recipe import Recipe
-from mipset.units import duration
+from mipset.units import duration, parse_duration
 
 EXPERT_SHARE = 0.3  # of the time
 USUAL_STEPS = 800  # of an expert; with fewer, there are fewer experts rather than worse ones
@@ -126,16 +126,10 @@ def _rounded_down(steps: float) -> int:
 
 def parse_budget(text: str) -> float:
     """`90s`, `3min`, `3.5min` or `2h` in seconds."""
-    units = {"s": 1.0, "min": 60.0, "h": 3600.0}
-    number = text.rstrip("hmins")
-    unit = text[len(number) :]
     try:
-        seconds = float(number) * units[unit]
-    except (ValueError, KeyError):
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise SettingError(f"`budget` is {text!r}. Write a time such as 90s, 3min or 2h.")
-    return seconds
+        return parse_duration(text)
+    except ValueError:
+        raise SettingError(f"`budget` is {text!r}. Write a time such as 90s, 3min or 2h.") from None
 
 
 def chosen(r: Recipe, within_budget: Recipe) -> dict[str, Any]:
