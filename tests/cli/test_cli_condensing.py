@@ -125,7 +125,7 @@ class TestBudget:
         self, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         command = ("condense", f"npz:{pets}", "--budget", "1s", *self.FAST, "--out", tmp_path / "set")
-        assert "Choose a smaller --ipc" in stopped(capfd, *command, "--ipc", 21, code=2)
+        assert "Choose a smaller --ipc" in stopped(capfd, *command, "--ipc", 21, "--init", "herding", code=2)
         assert names(tmp_path) == {"pets.npz"}
 
     @pytest.mark.parametrize(

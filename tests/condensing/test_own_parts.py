@@ -64,7 +64,8 @@ def test_example_of_the_page_runs(here: Here, refusal: Here, pets: Path, folder:
     assert written.recipe["objective"] == "own_objectives:Doubled+10*confidence"
     assert written.provenance["parts"] == {
         "policy": "largest:LargestSizes(ipc=2, count=2)",
-        "objective": "WeightedSum(terms=((1.0, own_objectives:Doubled()), (10.0, Confidence())))",
+        "objective": "WeightedSum(terms=(Term(weight=1.0, objective=own_objectives:Doubled(), period=1), "
+        "Term(weight=10.0, objective=Confidence(), period=1)))",
     }
     shown = here("show", out)
     assert "parts     objective WeightedSum(" in shown
