@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -47,7 +47,7 @@ class Unrounded(Evaluation):
 
 def accuracy_pairs(shipped: Evaluation, pixels: Tensor, sizes: Sequence[int], networks: int) -> Pairs:
     """Train the same networks on each size of a file and of the pixels [N, C, ch, h, w] before rounding."""
-    unrounded = Unrounded(**vars(shipped), pixels=pixels)
+    unrounded = Unrounded(**{f.name: getattr(shipped, f.name) for f in fields(shipped)}, pixels=pixels)
     return {
         size: [(unrounded.score(size, k).accuracy, shipped.score(size, k).accuracy) for k in range(networks)]
         for size in sizes

@@ -172,7 +172,7 @@ class TestRefusals:
     def test_without_matplotlib_the_error_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         chart = Chart("t", [LINEAR])
         monkeypatch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(MissingExtraError, match=r"needs matplotlib.*mipset\[charts\]"):
+        with pytest.raises(MissingExtraError, match=r"needs matplotlib.*\[charts\]"):
             chart.svg()
 
 

@@ -378,7 +378,7 @@ class TestProgress:
         assert reports[-1][1] == pytest.approx(reports[-1][2])
         totals = list(dict.fromkeys(round(total) for _, _, total in reports))
         assert totals == sorted(totals, reverse=True), "experts that are there already are not trained again"
-        assert len(list((tmp_path / "cache" / "experts").glob("*/*.pt"))) == 2
+        assert len(list((tmp_path / "cache" / "experts").glob("*/*.expert"))) == 2
         assert {result.method for result in comparison.results()} == {"baseline-a", "mdc", "herding"}
 
     @pytest.mark.parametrize("name", ["herding", "yoco"])
