@@ -7,25 +7,28 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 from mipset.units import duration, parse_duration
 from soak.children import Nursery
 from soak.faults import FAULTS
+from soak.settings import SETTINGS, Setting
 from soak.trial import NEVER, Lab, Tally, Trial
 
 PATIENCE = 300.0  # seconds after which a command hangs
-PROGRESS = 10.0  # seconds between two lines of progress
+PROGRESS = 20.0  # seconds between two lines of progress
 
 
-def soak(folder: Path, seed: int, numbers: Iterable[int], seconds: float, patience: float = PATIENCE) -> Tally:
-    """Inject the faults with these numbers, until all are done or the time is over. Fault n is of kind n modulo all."""
+def soak(
+    folder: Path, seed: int, numbers: Iterable[int], seconds: float, settings: Sequence[Setting] = tuple(SETTINGS)
+) -> Tally:
+    """Inject the faults with these numbers, until all are done or the time is over. The kinds take turns."""
     start = time.monotonic()
     said = start
-    nursery = Nursery(folder, patience)
-    lab = Lab(folder, nursery, seed)
+    nursery = Nursery(folder, PATIENCE)
+    lab = Lab(folder, nursery, seed, settings)
     try:
         for number in numbers:
             if time.monotonic() - start > seconds:

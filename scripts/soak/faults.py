@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from soak.children import Harm
-from soak.settings import SETTINGS, Setting
+from soak.settings import QUICK, SIZES, Setting
 from soak.trial import Trial
 
 NEW_PYTHON = 0.1  # the share of signals that hit a new Python, and perhaps its start
@@ -44,7 +44,7 @@ class Signals(Fault):
     numbers: tuple[signal.Signals, ...]
 
     def inject(self, trial: Trial) -> None:
-        setting = trial.random.choice(SETTINGS)
+        setting = trial.random.choice(trial.lab.settings)
         seconds = trial.reference(setting).seconds
         for _ in range(trial.random.randint(1, 3)):
             anew = trial.random.random() < NEW_PYTHON
@@ -71,7 +71,7 @@ class KillAtWrite(Fault):
     name = "kill -9 at a write"
 
     def inject(self, trial: Trial) -> None:
-        setting = trial.random.choice(SETTINGS)
+        setting = trial.random.choice(trial.lab.settings)
         trial.reference(setting)
         for _ in range(trial.random.randint(1, 3)):
             harm = Harm(kill_at=trial.random.randint(1, 60), interval=trial.random.choice(INTERVALS[:2]))
@@ -89,7 +89,7 @@ class FullDisk(Fault):
     name = "full disk"
 
     def inject(self, trial: Trial) -> None:
-        setting = trial.random.choice(SETTINGS)
+        setting = trial.random.choice(trial.lab.settings)
         trial.reference(setting)
         size, interval = _some_bytes(trial.random, 600_000), trial.random.choice(INTERVALS[:2])
         with _small_disk(trial.work, size) as grow:
@@ -106,7 +106,7 @@ class DamagedRun(Fault):
     name = "damaged checkpoint or expert"
 
     def inject(self, trial: Trial) -> None:
-        setting = trial.random.choice(SETTINGS)
+        setting = trial.random.choice(trial.lab.settings)
         trial.reference(setting)
         for _ in range(trial.random.randint(1, 2)):
             trial.run(*trial.words(setting), "--max-time", "0.001s")
@@ -142,7 +142,7 @@ class DamagedExport(Fault):
 
     def inject(self, trial: Trial) -> None:
         (trial.work / "set").write_bytes(trial.reference(SMALL).content)
-        trial.run("export", "set", "--to", "npz", "--out", "in")
+        trial.run_well("export", "set", "--to", "npz", "--out", "in")
         read_damaged(trial, ["condense", "npz:in", "--out", "y", *SMALL_FLAGS, "--ipc", 1, "--train-images", 8])
 
 
@@ -152,13 +152,13 @@ class DamagedComparison(Fault):
     name = "damaged comparison"
     WORDS = (
         *("compare", "fashion-mini", "--methods", "baseline-c", "--out", "table", "--sizes", "1", "--networks", 1),
-        *("--protocol", "quick", "--epochs", 1, "--workers", 1, *SMALL_FLAGS[:12], *SMALL_FLAGS[14:]),
+        *("--protocol", "quick", "--epochs", 1, "--workers", 1, *SIZES, *SMALL_FLAGS[len(SIZES) + 2 :]),
     )
 
     def inject(self, trial: Trial) -> None:
         kept = trial.lab.folder / "comparison"
         if not kept.exists():
-            trial.run(*self.WORDS)
+            trial.run_well(*self.WORDS)
             shutil.move(trial.work / "table", kept)
         shutil.copytree(kept, trial.work / "table")
         file = trial.random.choice(sorted(path for path in kept.rglob("*") if path.is_file()))
@@ -234,7 +234,8 @@ class AbsurdSetting(Fault):
     def inject(self, trial: Trial) -> None:
         flag, value = trial.random.choice(self.FLAGS), trial.random.choice(self.VALUES)
         setting = trial.random.choice([SMALL, Setting("mdc", "on", "gradient")])
-        trial.run(*trial.words(setting), f"{flag}={value}")
+        words = [word for word in trial.words(setting) if word != QUICK]  # the memory must be estimated here
+        trial.run(*words, f"{flag}={value}")
 
 
 def damage(file: Path, random: Random) -> None:
@@ -257,7 +258,7 @@ def read_damaged(trial: Trial, words: list[object]) -> None:
     """A verb that reads the file `in` and perhaps writes `y`: after damage it refuses, or does the same."""
     key = " ".join(map(str, words))
     if key not in trial.lab.harmless:
-        good = trial.run(*words)
+        good = trial.run_well(*words)
         trial.lab.harmless[key] = _effect(trial.work, good.code, good.out)
     damage(trial.work / "in", trial.random)
     ended = trial.run(*words)

@@ -158,6 +158,6 @@ def _read_note(path: Path, remove: Path) -> dict[str, Any]:
     try:
         note = without_digest(path.read_bytes())
         float(note["seconds"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unusable(path, remove) from error
     return note
