@@ -195,7 +195,7 @@ def _apply(harm: Harm, folders: tuple[str, ...]) -> None:
             nonlocal done
             if not (event in WRITING or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR))):
                 return
-            if isinstance(arguments[0], int) or os.fspath(arguments[0]).startswith(folders):
+            if isinstance(arguments[0], int) or os.path.abspath(os.fsdecode(arguments[0])).startswith(folders):  # noqa: PTH100
                 done += 1
                 if done == harm.kill_at:
                     os.kill(os.getpid(), signal.SIGKILL)

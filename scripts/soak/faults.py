@@ -120,7 +120,7 @@ class DamagedArtifact(Fault):
     """Damage in a condensed file. A verb refuses it, or does what it does with the good file."""
 
     name = "damaged artifact"
-    VERBS = (
+    VERBS: tuple[list[object], ...] = (
         ["show", "in"],
         ["plan", "in", "--bytes", "12kB"],
         ["slice", "in", 1, "--out", "y"],
@@ -180,7 +180,7 @@ class HostileFile(Fault):
     """Bytes of somebody else where a file of ours should be."""
 
     name = "hostile file"
-    VERBS = (
+    VERBS: tuple[list[object], ...] = (
         ["show", "in"],
         ["slice", "in", 1, "--out", "y"],
         ["evaluate", "in", "--sizes", 1],
