@@ -204,6 +204,8 @@ def _apply(harm: Harm, folders: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
+    import torch._dynamo  # noqa: F401 (torch imports it when a network is trained; that takes longer than our runs)
+
     import mipset.cli.condensing
     import mipset.condensing.assembly
     import mipset.condensing.checkpoint
