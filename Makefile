@@ -5,8 +5,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 DEMO := out/demo
 POLICIES := baseline-c mdc every-prefix
+DURATION ?= 1h
+SEED ?= 0
 
-.PHONY: demo test test-slow bench lint format clean
+.PHONY: demo test test-slow soak bench lint format clean
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mipset needs Python 3.11 or later: make PYTHON=...")'
@@ -32,6 +34,10 @@ bench: .venv/ready
 
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow
+
+# Random faults (kills, signals, full disks, damaged files) over small runs: `make soak DURATION=5min SEED=3`.
+soak: .venv/ready
+	PYTHONPATH=scripts $(BIN)/python -m soak --duration $(DURATION) --seed $(SEED)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mipset.errors import ArtifactError
+from mipset.experiments.digests import with_digest
 from mipset.experiments.results import add_result, read_results
 from toy_results import result
 
@@ -86,6 +89,17 @@ def test_sizes_with_different_numbers_of_networks_are_damage(tmp_path: Path) -> 
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    add_result(path, result())
-    path.write_text(path.read_text().replace('{"cell"', '{"colour": "red", "cell"'))
+    path.write_text(with_digest({"colour": "red", **asdict(result())}))
     assert read_results(path) == [result()]
+
+
+def test_change_of_any_bit_is_noticed(tmp_path: Path) -> None:
+    """Also one that leaves good JSON, such as another digit of an accuracy."""
+    path = tmp_path / "results.jsonl"
+    add_result(path, result())
+    good = path.read_bytes()
+    for place in range(len(good)):
+        for bit in (0, 3, 6):
+            path.write_bytes(good[:place] + bytes([good[place] ^ 1 << bit]) + good[place + 1 :])
+            with suppress(ArtifactError):
+                assert read_results(path) == [result()]

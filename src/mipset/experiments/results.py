@@ -6,7 +6,6 @@ Several processes may read and add to one file. A cell is one method with one se
 from __future__ import annotations
 
 import errno
-import json
 import os
 import statistics
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mipset.errors import ArtifactError
+from mipset.experiments.digests import with_digest, without_digest
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_results(path: Path) -> list[Result]:
     results = []
     for number, line in enumerate(lines, start=1):
         try:
-            results.append(_parse(json.loads(line)))
+            results.append(_parse(without_digest(line)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ArtifactError(
                 f"Line {number} of {path} is damaged. Remove the line, and its cell is run again."
@@ -91,7 +91,7 @@ def _parse(content: dict[str, Any]) -> Result:
 
 def add_result(path: Path, result: Result) -> None:
     """Add one line, whole or not at all."""
-    line = (json.dumps(asdict(result)) + "\n").encode()
+    line = (with_digest(asdict(result)) + "\n").encode()
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         _lock_for_writing(handle)

@@ -11,7 +11,6 @@ evaluated on sets that were read from these files, never on sets in memory.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from mipset.condensing.passes import Passes
 from mipset.errors import ArtifactError
+from mipset.experiments.digests import with_digest, without_digest
 from mipset.experiments.results import Result, add_result, read_results
 from mipset.file.artifact import Artifact, read
 from mipset.io.files import write_whole
@@ -47,7 +47,7 @@ class RunFolder:
     def write(self, outer: int, artifact: Artifact, seconds: float, about: Mapping[str, Any]) -> None:
         """Store the set after an outer iteration, and how long the run took until then."""
         artifact.write(self.set_file(outer))
-        note = json.dumps({"seconds": round(seconds, 3), **about})
+        note = with_digest({"seconds": round(seconds, 3), **about})
         write_text(self.set_file(outer).with_suffix(".json"), note)
 
     def read(self, outer: int) -> tuple[Artifact, float]:
@@ -102,7 +102,7 @@ class Store:
         paths = {size: self.relative(path) for size, path in sets.paths.items()}
         note = self.set_file(name).with_suffix(".json")
         note.parent.mkdir(exist_ok=True)
-        write_text(note, json.dumps({"paths": paths, "seconds": round(sets.seconds, 3), **asdict(sets.passes)}))
+        write_text(note, with_digest({"paths": paths, "seconds": round(sets.seconds, 3), **asdict(sets.passes)}))
 
     def read_sets_note(self, name: str) -> BuiltSets | None:
         """The sets of a cell, if an earlier process built them and all files are there."""
@@ -110,10 +110,14 @@ class Store:
         if not path.exists():
             return None
         note = _read_note(path, remove=path)
-        paths = {int(size): self.folder / file for size, file in note["paths"].items()}
+        try:
+            paths = {int(size): self.folder / file for size, file in note["paths"].items()}
+            passes = Passes(int(note["forward"]), int(note["backward"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unusable(path, remove=path) from error
         if not all(file.exists() for file in paths.values()):
             return None
-        return BuiltSets(paths, float(note["seconds"]), Passes(int(note["forward"]), int(note["backward"])))
+        return BuiltSets(paths, float(note["seconds"]), passes)
 
     def relative(self, path: Path) -> str:
         """A path within the folder, as results and notes hold it."""
@@ -152,8 +156,8 @@ def _read_set(path: Path, remove: Path) -> Artifact:
 def _read_note(path: Path, remove: Path) -> dict[str, Any]:
     """Read the note beside a set."""
     try:
-        note: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        note = without_digest(path.read_bytes())
         float(note["seconds"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unusable(path, remove) from error
     return note
