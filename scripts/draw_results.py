@@ -11,14 +11,13 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from mipset.display.charts import COLOURS, LINES, MARKERS, Axis, Chart, Panel, Series, Style, size_axis
+from mipset.display.charts import Axis, Chart, Panel, Series, Style, size_axis
 from mipset.settings.methods import REFERENCE
 
 FOLDER = Path(__file__).parent.parent / "docs" / "results"
 TITLES = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 MAIN_METHODS = ("baseline-c", "mdc", "every-prefix")
 SIZES = range(1, 11)
-PAPER_MEANS = {"the paper's MDC, 15 GPU-hours": 58.37, "the paper's Baseline A, 115 GPU-hours": 62.05}
 
 Lines = list[dict[str, str]]
 
@@ -30,6 +29,11 @@ def read_csv(name: str) -> Lines:
 
 def values(line: dict[str, str]) -> list[float]:
     return [float(line[f"size_{size}"]) for size in SIZES]
+
+
+def measured(line: dict[str, str]) -> list[tuple[float, float]]:
+    """The sizes that were measured, with their accuracies."""
+    return [(size, float(line[f"size_{size}"])) for size in SIZES if line[f"size_{size}"]]
 
 
 def accuracy_chart(dataset: str, lines: Lines) -> Chart:
@@ -46,39 +50,11 @@ def accuracy_chart(dataset: str, lines: Lines) -> Chart:
 def main_chart() -> Chart:
     """The chart of the README: what minutes of one core reach, and what the paper reaches in hours of a GPU."""
     series = [
-        Series(
-            line["method"],
-            list(zip(SIZES, values(line), strict=True)),
-            style=Style(line="--") if line["source"] == "paper" else None,
-        )
+        Series(line["method"], measured(line), style=Style(line="--") if line["source"] == "paper" else None)
         for line in read_csv("cifar10-main")
     ]
     panel = Panel(series, size_axis(SIZES), Axis("accuracy in %"))
     return Chart("CIFAR-10: accuracy against images per class", [panel])
-
-
-def time_chart() -> Chart:
-    """The first chart of the README: mean accuracy against processor time, and the means of the paper as lines."""
-    curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for line in read_csv("cifar10-time"):
-        place = float(line["minutes"]), float(line["mean"])
-        curves.setdefault((line["objective"], line["policy"]), []).append(place)
-    objectives = list(dict.fromkeys(objective for objective, _ in curves))
-    ours = [
-        Series(
-            f"{policy}, {objective}",
-            sorted(points),
-            style=Style(COLOURS[MAIN_METHODS.index(policy)], LINES[objectives.index(objective)], MARKERS[0]),
-        )
-        for (objective, policy), points in curves.items()
-    ]
-    times = [minutes for points in curves.values() for minutes, _ in points]
-    paper = [
-        Series(name, [(min(times), mean), (max(times), mean)], style=Style(line=line))
-        for (name, mean), line in zip(PAPER_MEANS.items(), LINES[2:], strict=True)
-    ]
-    x = Axis("minutes of one CPU core, experts included", log=True, ticks=[1, 3.5, 12, 35, 75])
-    return Chart("CIFAR-10: mean accuracy of sizes 1 to 10", [Panel([*ours, *paper], x, Axis("accuracy in %"))])
 
 
 def progress_chart(dataset: str) -> Chart:
@@ -99,7 +75,6 @@ def main() -> None:
         lines = read_csv(dataset)
         accuracy_chart(dataset, lines).write(FOLDER / f"{dataset}.svg")
     main_chart().write(FOLDER / "cifar10-main.svg")
-    time_chart().write(FOLDER / "cifar10-time.svg")
     progress_chart("cifar10").write(FOLDER / "cifar10-during.svg")
 
 
