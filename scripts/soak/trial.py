@@ -14,7 +14,8 @@ from mipset.io.files import home
 from soak.children import NO_HARM, Ended, Harm, Nursery
 from soak.settings import SETTINGS, Setting
 
-STOPPED = {130, 143, 124, -2, -9, -15, -25}  # Ctrl-C, SIGTERM, --max-time, and the signals that end a process
+GOOD_ENDS = {0, 124}  # 124: the time of --max-time is over
+STOPPED = {130, 143, -2, -9, -15, -25}  # Ctrl-C, SIGTERM, and the signals that end a process
 NEVER = ("wrong artifacts", "tracebacks", "hangs", "errors without a sentence", "runs that cannot be finished")
 
 
@@ -81,7 +82,7 @@ class Trial:
             self.fail("tracebacks", ended, ended.err)
         elif ended.code is None:
             self.fail("hangs", ended, f"It did not end within {self.lab.nursery.patience:.0f} s.")
-        elif ended.code not in {0, *(STOPPED if disturbed else ())} and not (
+        elif ended.code not in GOOD_ENDS | (STOPPED if disturbed else set()) and not (
             ended.code == 2 and ended.refusal.startswith("mipset: ") and ended.refusal.endswith((".", "?"))
         ):
             self.fail("errors without a sentence", ended, f"Exit code {ended.code}: {ended.err}")

@@ -33,7 +33,7 @@ from mipset.condensing.policies import Policy
 from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.distributed import ALONE
 from mipset.nn.engines import Engine
-from mipset.nn.networks import Network, builder
+from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.training import Images
 from mipset.settings.recipe import Recipe
 
@@ -188,8 +188,7 @@ def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Pass
 
 def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     """The FLOPs of the features of one image [ch, h, w]."""
-    with torch.random.fork_rng(devices=[]), META:
-        theta, image = build(), torch.zeros(1, *shape)
+    theta, image = fresh(build, 0, META), torch.zeros(1, *shape, device=META)
     with FlopCounterMode(display=False) as counter:
         theta.features(image)
     return int(counter.get_total_flops())

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from mipset.nn.networks import builder
+from mipset.nn.networks import builder, fresh
 from mipset.settings.architecture import Architecture
 
 
@@ -26,8 +26,8 @@ def learning_flops(architecture: Architecture, shape: tuple[int, int, int], clas
         assert isinstance(layer, nn.Conv2d | nn.Linear)
         layers.append(2 * layer.weight.numel() * output[0, 0].numel())
 
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        theta, image = builder(architecture, shape, classes)(), torch.zeros(1, *shape)
+    meta = torch.device("meta")
+    theta, image = fresh(builder(architecture, shape, classes), 0, meta), torch.zeros(1, *shape, device=meta)
     for module in theta.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             module.register_forward_hook(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -37,9 +38,12 @@ class Network(nn.Module, ABC):
         return self.scores(self.features(images))
 
 
+_GLOBAL_GENERATOR = threading.Lock()  # all threads share that of torch, which initialises layers
+
+
 def fresh(build: Callable[[], Network], key: int, device: torch.device) -> Network:
     """A new network whose weights depend on `key` only; the global generator of torch keeps its state."""
-    with torch.random.fork_rng(devices=[]):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(key)
         if device.type == "meta":  # takes no memory, however large the network is
             with device:
