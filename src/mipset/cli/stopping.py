@@ -88,12 +88,10 @@ class Stopping:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around work that asks: a signal does not interrupt it."""
+        """Around work that asks: a signal does not interrupt it, nor the message of an error that ends it."""
         self._waits = True
-        try:
-            yield
-        finally:
-            self._waits = False
+        yield
+        self._waits = False  # not after an error: torchrun sends SIGTERM to the processes that tell of one that died
 
     def asking(self, report: Report) -> Report:
         """The callback for work that reports: it is interrupted only after a report, as long as there is more to do."""
