@@ -52,6 +52,17 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
         within(plain, 15, t, 10)
 
 
+@pytest.mark.parametrize("pool", [{}, {"pool": 3, "life": 5}], ids=["new", "pool"])
+def test_early_training_is_a_part_of_the_budget(pool: dict[str, int]) -> None:
+    plain = Recipe(inner=10, train_images=640, early_epochs=2, **pool)
+    t = Times(match=0.1, step=0.01, start=0.0, early=7.0)
+    chosen = within(plain, 600, t, 10)
+    taken = seconds_of(chosen, t, 10) + chosen.networks * t.early
+    assert 600 - 11 - t.early * (4 if pool else 1) <= taken <= 600
+    with pytest.raises(SettingError, match="too little"):
+        within(plain, 25, t, 10)
+
+
 def test_budget_that_is_too_small_names_one_that_suffices() -> None:
     t = Times(match=0.1, step=0.01, start=1.0)
     with pytest.raises(

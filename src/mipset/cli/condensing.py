@@ -270,7 +270,8 @@ def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun)
     with Progress(title, 1.0, run.share) as bar:
         try:
             for step in run.steps(lambda: stopping.asked):
-                note = f"outer {step.t}/{run.parts.T}  loss {step.loss:.3g}  {run.parts.policy.note()}"
+                now = f"loss {step.loss:.3g}  {run.parts.policy.note()}" if step.e else "training a new network"
+                note = f"outer {step.t}/{run.parts.T}  {now}"
                 bar.advance(step.share - bar.done, note)
         except TeamError as error:
             raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error

@@ -168,7 +168,7 @@ def training_rule(r: Recipe) -> TrainingRule:
 
 def _trained(r: Recipe, build: Build, real: Images, team: Team) -> Learner:
     steps = {"batch": r.train_batch, "batches": r.train_steps, "seed": r.seed, "pool": r.pool, "life": r.life}
-    return TrainedOnReal(build, real, training_rule(r), **steps, team=team)
+    return TrainedOnReal(build, real, training_rule(r), **steps, early=r.early_steps(len(real)), team=team)
 
 
 def _experts(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFiles) -> Learner:
@@ -234,7 +234,10 @@ EXPERT_SETTINGS = (
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
-    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
+    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly.
+
+    Without early training, whose work depends on the number of images.
+    """
     per_image = learning_flops(r.architecture, shape, classes)
     synthetic = r.ipc * r.factor**2
     second_order = any(name == "gradient" for _, name, _ in r.terms)

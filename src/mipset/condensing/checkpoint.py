@@ -282,7 +282,9 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
         return Restored()
     t = whole_number(state["t"], range(parts.T + 1))
     e = whole_number(state["e"], range(parts.E if t < parts.T else 1))
-    F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if e else None
+    begun = e > 0 or state["F"] is not None
+    F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if begun else None
+    check(not begun or t < parts.T)
     seconds, loss = finite_number(state["seconds"]), finite_number(state["loss"])
     check(seconds >= 0)
     own = {"pixels": parts.S.pixels, **parts.optimiser.state}

@@ -62,7 +62,7 @@ class Cost:
     start_flops: int  # a look at every real image, if the first pixels are chosen by features
     classes: int
     steps: int  # training steps between two inner iterations
-    training_steps: int  # in the whole run, those of experts included
+    training_steps: int  # in the whole run, with those of experts and those before a first match
     inner: int
     outer: int
     parameters: int  # of the network
@@ -154,7 +154,7 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         start_flops=images * look_flops,
         classes=classes,
         steps=r.train_steps if r.learner == "trained" else 0,
-        training_steps=r.training_steps,
+        training_steps=r.training_steps + r.networks * r.early_steps(images),
         inner=r.inner,
         outer=r.outer,
         parameters=sum(weight.numel() for weight in sample.theta.parameters()),
@@ -174,7 +174,8 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     compared = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real))
     cycles, rest = divmod(r.outer * r.inner, compared.cycle)
     matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes()) * classes
-    return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
+    steps = r.training_steps + r.networks * r.early_steps(images)
+    return matching + Passes(1, 1) * steps + measuring_passes(r, shape, classes, images)
 
 
 def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from mipset.condensing.states import check, network_state, restore_network, whole_number
 from mipset.nn.distributed import ALONE, Team
@@ -36,6 +37,14 @@ class Learner(Part, ABC):
     @abstractmethod
     def start(self, t: int) -> Network:
         """θ_{t,1}: the network at the start of outer iteration `t`."""
+
+    def early(self, theta: Network, t: int) -> Iterator[None]:
+        """Train θ, which `start` or `inside` gave, before its first match in outer iteration `t`, if it must be.
+
+        Yields after every step. A run can be saved there, and goes on with `inside`.
+        """
+        del theta, t
+        yield from ()
 
     @abstractmethod
     def advance(self, theta: Network, number: int) -> Network:
@@ -73,7 +82,7 @@ class TrainedOnReal(Learner):
 
     By default each outer iteration uses a new network. With a longer `life`, a network is used in so many outer
     iterations, and keeps what it has learned. The networks of a `pool` take turns. They are replaced one at a time, so
-    that their ages differ.
+    that their ages differ. A new network takes so many `early` steps before its first match.
     """
 
     saved_inside = True
@@ -89,20 +98,31 @@ class TrainedOnReal(Learner):
         seed: int,
         pool: int = 1,
         life: int = 1,
+        early: int = 0,
         team: Team = ALONE,
     ) -> None:
         self.build, self.images, self.rule = build, images, rule
         self.batch, self.batches, self.seed, self.team = batch, batches, seed, team
-        self.pool, self.life = pool, life
+        self.pool, self.life, self._early = pool, life, early
         self._networks: dict[int, _PooledNetwork] = {}  # by turn
         self._turn = 0
+        self._early_done = early  # steps of the network whose turn it is
 
     def start(self, t: int) -> Network:
         turns, self._turn = divmod(t - 1, self.pool)
         head_start = self._turn * self.life // self.pool  # spreads the ages evenly
         if self._turn not in self._networks or (turns + head_start) % self.life == 0:
             self._networks[self._turn] = self._new(t)
+            self._early_done = 0
         return self._networks[self._turn].theta
+
+    def early(self, theta: Network, t: int) -> Iterator[None]:
+        while self._early_done < self._early:
+            step = self._early_done
+            order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EARLY_BATCH, t)
+            self._step(theta, order, generator(self.seed, Purpose.EARLY_AUGMENTATION, t, step))
+            self._early_done += 1
+            yield
 
     def _new(self, t: int) -> _PooledNetwork:
         theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
@@ -113,10 +133,11 @@ class TrainedOnReal(Learner):
 
     def state(self) -> State:
         networks = {turn: network_state(n.theta, n.optimiser) for turn, n in self._networks.items()}
-        return {"turn": self._turn, "networks": networks}
+        return {"turn": self._turn, "early_done": self._early_done, "networks": networks}
 
     def restore(self, state: State) -> None:
         networks, self._turn = state["networks"], whole_number(state["turn"], range(self.pool))
+        self._early_done = whole_number(state["early_done"], range(self._early + 1))
         check(isinstance(networks, dict) and (self._turn in networks or not networks))
         self._networks = {whole_number(turn, range(self.pool)): self._new(turn + 1) for turn in networks}
         for turn, network in self._networks.items():
@@ -125,10 +146,12 @@ class TrainedOnReal(Learner):
     def advance(self, theta: Network, number: int) -> Network:
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
-            draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            optimiser = self._networks[self._turn].optimiser
-            self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)
+            self._step(theta, order, generator(self.seed, Purpose.TRAIN_AUGMENTATION, step))
         return theta
+
+    def _step(self, theta: Network, order: Tensor, draws: torch.Generator) -> None:
+        optimiser = self._networks[self._turn].optimiser
+        self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)
 
 
 class Untrained(Learner):

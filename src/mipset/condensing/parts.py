@@ -50,7 +50,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Place:
-    """How far a run is: `t` outer iterations are done, and `e` inner iterations of the next one, which gave `F`."""
+    """How far a run is: `t` outer iterations are done, and `e` inner iterations of the next one, which gave `F`.
+
+    With F, the next one has begun, if only with the training of its network (e = 0).
+    """
 
     t: int = 0
     e: int = 0
@@ -62,7 +65,7 @@ START = Place()
 
 @dataclass(frozen=True)
 class Step:
-    """The state of a run after one inner iteration. `parts` is not a copy: the next step changes S."""
+    """The state of a run after one inner iteration, or before the first of an outer one (e = 0). `parts` is not a copy: the next step changes S."""
 
     parts: Parts
     t: int

@@ -85,7 +85,7 @@ READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "prefix_weights": {"policy": ("every-prefix",)},
     "steps": {"policy": ("every-prefix",), "pixel_optimiser": ("sgd",)},
     **dict.fromkeys(("experts", "expert_steps"), _EXPERTS),
-    **dict.fromkeys(("train_images", "pool", "life"), _TRAINED),
+    **dict.fromkeys(("train_images", "pool", "life", "early_epochs"), _TRAINED),
     **dict.fromkeys(("train_batch", "train_augment", "train_precision", "cutmix"), _LEARNING),
     **dict.fromkeys(("network_lr", "network_momentum", "network_decay"), _LEARNING),
 }

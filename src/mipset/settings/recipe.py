@@ -109,6 +109,9 @@ class Recipe:
     )
     pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
     life: int = _setting(1, "outer iterations of a network before a new one replaces it", least=1)
+    early_epochs: int = _setting(
+        0, "epochs on all real images that a new network learns before its first match", least=0
+    )
     train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
@@ -213,10 +216,22 @@ class Recipe:
 
     @property
     def training_steps(self) -> int:
-        """All training steps of networks in a run."""
+        """All training steps of networks in a run, without those of `early_steps`."""
         if self.learner == "experts":
             return self.experts * self.expert_steps
         return self.outer * (self.inner - 1) * self.train_steps if self.learner == "trained" else 0
+
+    def early_steps(self, images: int) -> int:
+        """The training steps of one new network before its first match, if there are so many real images."""
+        return self.early_epochs * (images // self.train_batch) if self.learner == "trained" else 0
+
+    @property
+    def networks(self) -> int:
+        """How many networks a run trains between inner iterations: those of the pool, and those that replace them."""
+        if self.learner != "trained":
+            return 0
+        turns = (divmod(self.outer - turn - 1, self.pool)[0] for turn in range(min(self.pool, self.outer)))
+        return sum(1 + (last + turn * self.life // self.pool) // self.life for turn, last in enumerate(turns))
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""
