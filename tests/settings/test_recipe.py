@@ -46,9 +46,9 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ),
         (
             {"network": "resnet"},
-            r"`network` is 'resnet', whose batch norm mixes the images of a batch\. Choose convnet or resnet-ap\.$",
+            r"`network` is 'resnet', whose batch norm mixes the images of a batch\. Choose convnet or resnet-ap, or ",
         ),
-        ({"network": "vgg"}, r"`network` is 'vgg'\. Choose convnet or resnet-ap\.$"),
+        ({"network": "vgg"}, r"`network` is 'vgg'\. Choose convnet or resnet-ap, or a class of your own"),
         ({"policy": "densenet"}, r"`policy` is 'densenet'\. Choose"),
         ({"ipc": 0}, r"`ipc` is 0: it must be at least 1 and at most 1e\+06\.$"),
         ({"ipc": 1.5}, r"`ipc` is 1.5: it must be of type int\.$"),

@@ -459,13 +459,14 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
 
 def run_recipes(arguments: argparse.Namespace) -> None:
     """List the named recipes, with the dataset and the expected accuracy of each, or every setting of one recipe."""
-    from mipset.settings.catalogue import RECIPES, recipe
+    from mipset.settings.catalogue import RECIPES, recipe, sources
 
     if arguments.name is None:
         for name, named in RECIPES.items():
             print(f"{name}\n    {named.dataset}: {named.promise}")
         return
     settings = recipe(arguments.name)
+    origin = sources(arguments.name)
     for f in fields(settings):
         setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
-        print(f"{setting:<36}  {with_flags(f.metadata['help'])}")
+        print(f"{setting:<36}  {origin[f.name]:<8} {with_flags(f.metadata['help'])}")

@@ -79,7 +79,9 @@ def _add_network_flags(verb: Parser) -> None:
 
     default = "default: that of FILE; for another network, its usual one"
     verb.add_argument(
-        "--network", metavar="NAME", help=f"{choices(NETWORKS)} (default: the network that FILE was condensed with)"
+        "--network",
+        metavar="NAME",
+        help=f"{choices(NETWORKS)}, or your own as module:function (default: the network that FILE was condensed with)",
     )
     verb.add_argument("--width", metavar="W", type=int, help=f"channels; of a densenet, its growth rate ({default})")
     verb.add_argument("--depth", metavar="D", type=int, help=f"blocks of a convnet, layers of the others ({default})")
@@ -134,10 +136,15 @@ def evaluation_of(arguments: argparse.Namespace, device: torch.device, artifact:
     """The evaluation of one file with the protocol and the network that the flags describe."""
     from mipset.evaluation.evaluate import Evaluation
     from mipset.settings.architecture import Architecture
+    from mipset.settings.part import is_own
 
-    architecture = Architecture.of(artifact.recipe)
-    if arguments.network not in (None, architecture.name):
-        architecture = Architecture.named(arguments.network)
+    named = arguments.network
+    if named is not None and named != artifact.recipe.get("network", Architecture().name):
+        architecture = Architecture.named(named)
+    else:
+        architecture = Architecture(named) if named and is_own(named) else Architecture.of(artifact.recipe)
+    if is_own(architecture.name) and (arguments.width or arguments.depth):
+        raise SettingError(f"`network` {architecture.name} decides its own width and depth. Leave them out.")
     given = {"width": arguments.width, "depth": arguments.depth}
     architecture = replace(architecture, **{name: value for name, value in given.items() if value is not None})
     return Evaluation(artifact, data, protocol_of(arguments), architecture, arguments.seed, str(device))

@@ -62,7 +62,7 @@ from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
-from mipset.nn.networks import Network, builder
+from mipset.nn.networks import Network, builder, check_each_image_alone
 from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
 from mipset.reporting import Report, silent
@@ -214,6 +214,7 @@ def assemble(
     engine = engine or default_engine(device, lambda: work(r, data.shape, data.classes))
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
+    check_each_image_alone(r.architecture, data.shape, data.classes)
     build = builder(r.architecture, data.shape, data.classes, engine)
     learner = LEARNERS[r.learner](r, build, real, team, expert_files(r, data, device, engine))
     if start is None:

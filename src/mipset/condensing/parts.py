@@ -65,7 +65,10 @@ START = Place()
 
 @dataclass(frozen=True)
 class Step:
-    """The state of a run after one inner iteration, or before the first of an outer one (e = 0). `parts` is not a copy: the next step changes S."""
+    """The state of a run after one inner iteration, or before the first of an outer one (e = 0).
+
+    `parts` is not a copy: the next step changes S.
+    """
 
     parts: Parts
     t: int

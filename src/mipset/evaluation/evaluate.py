@@ -99,7 +99,8 @@ class Evaluation:
         train = self.training_set(size)
         build = builder(self.network, self.data.shape, self.data.classes, self._engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
-        for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
+        schedule = schedule_of(p, len(train), self.data.classes)
+        for _ in fit(theta, train, rule_of(p), schedule, self.seed, size, number):
             pass
         if not sound_weights(theta):
             raise DivergedError(
@@ -125,7 +126,9 @@ class Evaluation:
                     protocol=str(self.protocol),
                     seed=self.seed,
                     data=self.data.sha256,
-                    epochs=self.protocol.epochs,
+                    epochs=self.protocol.epochs_at(
+                        size * self.artifact.factor**2 * self.data.classes, self.data.classes
+                    ),
                     least_steps=self.protocol.least_steps,
                     batch=self.protocol.batch,
                 )
@@ -137,7 +140,7 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
     """The FLOPs to train a network on S_[size] and to test it. Testing an image is a third of training on it."""
     images = size * data.classes * factor**2
     per_image = learning_flops(architecture, data.shape, data.classes)
-    return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
+    return per_image * (images * protocol.epochs_for(images, data.classes) + len(data.test) / 3)
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mipset.errors import SettingError, choices
+from mipset.settings.architecture import CONDENSING_NETWORKS
 from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
@@ -69,6 +70,9 @@ AUGMENTATIONS: Mapping[str, str] = {
     "flip": "mirror left and right",
     "scale": "stretch or shrink",
     "rotate": "rotate by some degrees",
+    "zoom": "enlarge a part of half to all of the area (ImageNet)",
+    "jitter": "scale brightness, contrast and saturation by 0.6 to 1.4 (ImageNet)",
+    "lighting": "shift along the main colours of ImageNet",
 }
 NO_AUGMENTATION = "none"
 MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
@@ -78,9 +82,11 @@ MOST = 1e30  # larger numbers overflow float32 during a run
 # Settings that are read only if others have one of some values. All the rest is always read.
 _MDC = {"policy": ("mdc", "mdc-per-class")}
 _TRAINED, _EXPERTS = {"learner": ("trained",)}, {"learner": ("experts",)}
+_NAMED_NETWORK = {"network": tuple(CONDENSING_NETWORKS)}
 _LEARNING = {"learner": ("trained", "experts")}
 READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), _MDC),
+    **dict.fromkeys(("width", "depth"), _NAMED_NETWORK),
     "subset_weight": {"policy": ("mdc", "mdc-per-class", "every-prefix")},
     "prefix_weights": {"policy": ("every-prefix",)},
     "steps": {"policy": ("every-prefix",), "pixel_optimiser": ("sgd",)},

@@ -82,7 +82,12 @@ class Recipe:
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
     experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1, most=MOST_COUNT)
     expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
-    network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
+    network: str = _setting(
+        "convnet",
+        "architecture of the network; or a function or class of your own, as module:function",
+        among=CONDENSING_NETWORKS,
+        own=True,
+    )
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
     )
