@@ -666,11 +666,16 @@ class TestGrow:
 
 class TestRecipes:
     def test_recipes_are_listed(self, tmp_path: Path) -> None:
-        printed = done(run("recipes", cwd=tmp_path))
+        printed = done(run("recipes", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "home")))
         for name, named in RECIPES.items():
             assert f"{name}\n    {named.dataset}: " in printed
+        assert re.search(r"paper-cifar10-ipc10\n.*\n    here: about [\d.,]+ (h|days) of processor time\n", printed)
+        assert re.search(r"here: counted FLOPs at [\d.]+ GFLOP per second of processor time, which a small", printed)
+        assert done(run("recipes", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "home"))) == printed  # the rate is kept
         printed = done(run("recipes", "demo", cwd=tmp_path))
         assert not any(f"`{name}`" in printed for name in vars(RECIPES["demo"].recipe))  # written as flags
         assert "--width 32 " in printed
+        assert re.search(r"--outer 8 +ours +T, outer iterations", printed)
+        assert re.search(r"--real-batch 64 +release +real images per class", printed)
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
         assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

@@ -458,15 +458,42 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
 
 
 def run_recipes(arguments: argparse.Namespace) -> None:
-    """List the named recipes, with the dataset and the expected accuracy of each, or every setting of one recipe."""
+    """List the named recipes, with the dataset, the expected accuracy and the time of each on this machine.
+
+    With NAME, list every setting of that recipe, and where it comes from: the paper, the authors' release, or us.
+    """
     from mipset.settings.catalogue import RECIPES, recipe, sources
+    from mipset.units import flop_count
 
     if arguments.name is None:
+        seconds, rate = _seconds_of_recipes()
         for name, named in RECIPES.items():
             print(f"{name}\n    {named.dataset}: {named.promise}")
+            if name in seconds:
+                print(f"    here: about {duration(seconds[name])} of processor time")
+        print(
+            f"\nhere: counted FLOPs at {flop_count(rate)} per second of processor time, which a small network reached on "
+            f"this machine; mipset condense --dry-run measures a recipe itself"
+        )
         return
     settings = recipe(arguments.name)
     origin = sources(arguments.name)
     for f in fields(settings):
         setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
         print(f"{setting:<36}  {origin[f.name]:<8} {with_flags(f.metadata['help'])}")
+
+
+def _seconds_of_recipes() -> tuple[dict[str, float], float]:
+    """About how long each recipe for a published dataset takes here, and the FLOPs per second of this machine."""
+    from mipset.condensing.rates import Job, seconds_of
+    from mipset.data import spec_of
+    from mipset.settings.catalogue import RECIPES
+
+    specs = {name: spec_of(named.dataset) for name, named in RECIPES.items()}
+    return seconds_of(
+        {
+            name: Job(RECIPES[name].recipe, spec.shape, len(spec.class_names), spec.train_count)
+            for name, spec in specs.items()
+            if spec is not None
+        }
+    )
