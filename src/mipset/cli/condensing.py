@@ -472,8 +472,8 @@ def run_recipes(arguments: argparse.Namespace) -> None:
             if name in seconds:
                 print(f"    here: about {duration(seconds[name])} of processor time")
         print(
-            f"\nhere: counted FLOPs at {flop_count(rate)} per second of processor time, which a small network reached on "
-            f"this machine; mipset condense --dry-run measures a recipe itself"
+            f"\nhere: counted FLOPs at {flop_count(rate)} per second of processor time, which a small network "
+            f"reached on this machine; mipset condense --dry-run measures a recipe itself"
         )
         return
     settings = recipe(arguments.name)
