@@ -6,7 +6,7 @@ whose clusters depend on how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -42,9 +42,10 @@ class Look:
         return torch.cat(parts)
 
 
-def _of_each_class(data: Dataset) -> list[Tensor]:
+def _of_each_class(data: Dataset) -> Iterator[Tensor]:
+    """A copy of the images of each class, one class after the other, so that not all images are twice in memory."""
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
-    return [pixels[labels == c] for c in range(data.classes)]
+    return (pixels[labels == c] for c in range(data.classes))
 
 
 def first_real_images(r: Recipe, data: Dataset) -> Tensor:
