@@ -23,7 +23,9 @@ from tiny_data import (
 
 
 def test_unknown_dataset_name_gets_the_list_and_a_suggestion() -> None:
-    with pytest.raises(DataError, match=r"no dataset 'cifar', only fashion-mini, .*npz:PATH, .*\. Did you mean cifar10\?"):
+    with pytest.raises(
+        DataError, match=r"no dataset 'cifar', only fashion-mini, .*npz:PATH, .*\. Did you mean cifar10\?"
+    ):
         load("cifar")
     with pytest.raises(DataError, match="Choose one of these"):
         load("qqqqqq")
