@@ -38,10 +38,14 @@ from commands import (
 from mipset import Accuracy, cli, read
 from mipset.cli import condensing, inputs
 from mipset.condensing import checkpoint
+from mipset.data.official import OFFICIAL
+from mipset.data.specs import SVHN
 from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
 from mipset.units import byte_count
+from official_files import write_svhn
+from tiny_data import shrink
 
 FIRST_INNER = " and 1 of 2 inner iterations of the next"
 
@@ -54,9 +58,12 @@ class TestRecipeChoice:
         assert self.recipe_for("fashion-mini") == RECIPES["fashion-mini-cpu"].recipe
         assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
         assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
+        for name in OFFICIAL:
+            assert self.recipe_for(name) == self.recipe_for(f"{name}:somewhere") == RECIPES[f"{name}-cpu"].recipe
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
-        assert self.recipe_for("folder:pets") == RECIPES[inputs.DEFAULT_RECIPE].recipe
+        for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
+            assert self.recipe_for(name) == RECIPES[inputs.DEFAULT_RECIPE].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -69,6 +76,19 @@ class TestRecipeChoice:
 
 class TestBudget:
     FAST = ("--ipc", 2, "--width", 4, "--threads", 1)
+
+    def test_budget_chooses_a_run_for_a_dataset_in_its_official_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+    ) -> None:
+        spec, train, test = shrink(SVHN, 60, 20)
+        monkeypatch.setitem(OFFICIAL, "svhn", replace(OFFICIAL["svhn"], spec=spec))
+        write_svhn(tmp_path, train, test)
+        out = tmp_path / "set"
+        cli.main(list(map(str, ["condense", f"svhn:{tmp_path}", "--budget", "2s", "--out", out, *self.FAST])))
+        assert f"mipset evaluate {out} --data svhn:{tmp_path}" in capfd.readouterr().out
+        condensed = read(out)
+        assert (condensed.images.shape, condensed.recipe["depth"]) == ((2, 10, 3, 32, 32), 3)
+        assert (condensed.class_names[0], condensed.mean) == ("0", spec.mean)
 
     def test_budget_chooses_a_run_for_any_data(self, tmp_path: Path, pets: Path, capfd: Any) -> None:
         out = tmp_path / "set"

@@ -32,6 +32,7 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
     """Read the classes of a published subset of ImageNet, at the resolution of the spec."""
     root = _root(folder)
     files = _files(spec.name, root, CLASSES[spec.name], Counter())
+    spec.check_counts(spec.name, *(sum(map(len, part.values())) for part in files))  # before the slow part
     splits, _ = _decode(spec.name, root, files, spec.shape[1], None, report)
     return splits
 

@@ -39,17 +39,21 @@ class DatasetSpec:
                 f"{name}: the images are {shape_text(dataset.shape)} (channels, height, width), but those of "
                 f"{self.name} are {shape_text(self.shape)}. Get the files again."
             )
-        for title, split, count in (("training", train, self.train_count), ("test", test, self.test_count)):
-            if count and len(split) != count:
-                raise DataError(
-                    f"{name}: there are {len(split)} {title} images, but {self.name} has {count}. Get the files again."
-                )
+        self.check_counts(name, len(train), len(test))
         if self.sha256 and dataset.sha256 != self.sha256:
             raise DataError(
                 f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
                 f"of {self.sha256}). Get the files again."
             )
         return dataset
+
+    def check_counts(self, name: str, train: int, test: int) -> None:
+        """Refuse another number of training or test images than was published, if that is known."""
+        for title, found, count in (("training", train, self.train_count), ("test", test, self.test_count)):
+            if count and found != count:
+                raise DataError(
+                    f"{name}: there are {found} {title} images, but {self.name} has {count}. Get the files again."
+                )
 
 
 FASHION_MINI = DatasetSpec(
