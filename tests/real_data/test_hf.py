@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import BRIEF, TINY
-from mipset import cli, read
+from commands import BRIEF, TINY, Here
+from mipset import read
 from mipset.data import fetch, load
 from mipset.errors import DataError, MissingExtraError
 from tiny_data import make_split, write_pictures
@@ -107,15 +107,13 @@ def test_absent_dataset_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> N
         fetch("hf:me/none")
 
 
-def test_dataset_is_condensed_by_the_command_line(tmp_path: Path, capfd: Any) -> None:
+def test_dataset_is_condensed_by_the_command_line(tmp_path: Path, here: Here, refusal: Here) -> None:
     small().save_to_disk(tmp_path / "one")
-    name = f"hf:{tmp_path / 'one'}:label=fine"
-    cli.main(["condense", name, "--resolution", "8", "--out", str(tmp_path / "set"), *TINY])
-    assert f"mipset evaluate {tmp_path / 'set'} --data {name}" in capfd.readouterr().out
-    assert read(tmp_path / "set").provenance["dataset"] == name
-    with pytest.raises(SystemExit):
-        cli.main(["evaluate", str(tmp_path / "set"), *BRIEF])
-    assert "are not opened by themselves: add --data hf:NAME." in capfd.readouterr().err
+    name, out = f"hf:{tmp_path / 'one'}:label=fine", tmp_path / "set"
+    printed = here("condense", name, "--resolution", 8, "--out", out, *TINY)
+    assert f"mipset evaluate {out} --data {name}" in printed
+    assert read(out).provenance["dataset"] == "hf:one:label=fine"  # without the folders of this machine
+    assert "are not opened by themselves: add --data hf:NAME." in refusal("evaluate", out, *BRIEF)
 
 
 def test_damaged_folder_is_refused(tmp_path: Path) -> None:
