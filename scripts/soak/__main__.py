@@ -41,6 +41,8 @@ def soak(
             if time.monotonic() - said > PROGRESS:
                 said = time.monotonic()
                 print(f"{duration(said - start)}: {line(lab.tally)}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        lab.tally.interrupted = True  # what was counted so far is worth a table
     finally:
         nursery.close()
     return lab.tally
@@ -56,6 +58,7 @@ def table(tally: Tally) -> str:
     """All counts, as a table in Markdown."""
     rows = [(f"faults: {kind}", number) for kind, number in tally.faults.items()]
     rows += [("faults", tally.faults.total()), ("commands", tally.commands)]
+    rows += [("commands that a signal or a full disk stopped", tally.stopped)]
     rows += [("finished runs", tally.finished.total()), ("in different settings", len(tally.finished))]
     rows += [("refusals in one sentence", tally.noticed)]
     rows += [(f"{what} (must be 0)", tally.found[what]) for what in NEVER]
@@ -82,7 +85,7 @@ def main() -> int:
     if tally.found:
         return 1
     shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return 130 if tally.interrupted else 0
 
 
 if __name__ == "__main__":
