@@ -26,7 +26,7 @@ def soak(
 ) -> Tally:
     """Inject the faults with these numbers, until all are done or the time is over. The kinds take turns."""
     start = time.monotonic()
-    said = start
+    said, shown = start, 0
     nursery = Nursery(folder, PATIENCE)
     lab = Lab(folder, nursery, seed, settings)
     try:
@@ -38,6 +38,9 @@ def soak(
             fault.inject(trial)
             lab.tally.faults[fault.name] += 1
             trial.close()
+            for report in lab.tally.reports[shown:]:  # at once: the rest may take an hour
+                print(f"{report}\n", file=sys.stderr, flush=True)
+            shown = len(lab.tally.reports)
             if time.monotonic() - said > PROGRESS:
                 said = time.monotonic()
                 print(f"{duration(said - start)}: {line(lab.tally)}", file=sys.stderr, flush=True)
@@ -80,8 +83,6 @@ def main() -> int:
     numbers = count() if arguments.only is None else [arguments.only]
     tally = soak(folder, arguments.seed, numbers, parse_duration(arguments.duration))
     print(table(tally))
-    for report in tally.reports:
-        print(f"\n{report}")
     if tally.found:
         return 1
     shutil.rmtree(folder, ignore_errors=True)
