@@ -10,8 +10,10 @@ import os
 import re
 import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from mipset.data.sources import SOURCES, Archive, DownloadSource, Files, NpmPack
 from mipset.data.specs import CIFAR10, MNIST
 from mipset.errors import DataError
 from mipset.reporting import silent
+from official_files import md5_of, write_eurosat
 from tiny_data import (
     equal_splits,
     shrink,
@@ -136,6 +139,26 @@ def test_fetch_unpacks_only_the_expected_members_of_an_archive(tmp_path: Path, s
     assert equal_splits(cifar10.open("cifar10", fetch_from(cifar10, (source,), root, silent)).test, test)
     assert entries_below(root) == ["cifar10", "cifar10/cifar10.npz"]
     assert not list(tmp_path.rglob("escaped"))
+
+
+def test_fetch_checks_the_digest_of_an_archive_and_keeps_the_folders_in_it(
+    tmp_path: Path, served: tuple[Path, str]
+) -> None:
+    write_eurosat(tmp_path / "2750", 5)
+    with zipfile.ZipFile(served[0] / "EuroSAT.zip", "w") as zipped:
+        for path in sorted((tmp_path / "2750").rglob("*.jpg")):
+            zipped.write(path, path.relative_to(tmp_path))
+    digest, address = md5_of(served[0] / "EuroSAT.zip"), f"{served[1]}EuroSAT.zip"
+    official, root = OFFICIAL["eurosat"], tmp_path / "home"
+    small = replace(official, spec=replace(official.spec, train_count=40, test_count=10))
+    wrong = Archive(OfficialArchive(address, ("2750/",), "0" * 32))
+    message = rf"^eurosat could not be fetched from {address} \(.* MD5 digest {digest} instead of 0+.* Get EuroSAT.zip"
+    with pytest.raises(DataError, match=message):
+        fetch_from(small, (wrong,), root, silent)
+    assert entries_below(root) == []
+    path = fetch_from(small, (wrong, Archive(OfficialArchive(address, ("2750/",), digest))), root, silent)
+    assert entries_below(root) == ["eurosat", "eurosat/eurosat.npz"]
+    assert small.open("eurosat", path).sha256 == small.open("eurosat", tmp_path).sha256
 
 
 def test_fetch_does_not_follow_a_link_in_an_archive(tmp_path: Path, served: tuple[Path, str]) -> None:

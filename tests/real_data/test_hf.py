@@ -78,6 +78,9 @@ def test_unclear_or_absent_column_is_refused_with_how_to_write_it(tmp_path: Path
         load(f"hf:{tmp_path / 'one'}")
     with pytest.raises(DataError, match="There is no column 'x', only img, fine, coarse"):
         load(f"hf:{tmp_path / 'one'}:label=x")
+    for name in ("hf:~nobody-of-that-name/x", f"hf:{'x' * 5000}", "hf:a\0b"):
+        with pytest.raises(DataError, match="could not be loaded"):
+            load(name)
 
 
 def test_folder_of_pictures_or_parquet_files_is_loaded(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,13 +32,14 @@ def read(
     `source` is a folder on this machine, or NAME or NAME:CONFIG of a dataset that is in the cache of Hugging Face's
     library. `columns` names the column of the images and that of the labels, if they are not clear.
     """
+    is_folder = os.path.isdir(source)  # noqa: PTH112 (unlike a Path, it takes any text)
+    fetching = f"Run `mipset data fetch {KIND}:{source}`, or give a folder as {KIND}:PATH"
     with _library(online=False) as datasets:
         try:
-            loaded = _from_folder(datasets, Path(source)) if Path(source).is_dir() else _from_hub(datasets, source)
+            loaded = _from_folder(datasets, Path(source)) if is_folder else _from_hub(datasets, source)
         except Exception as error:  # the library raises all kinds of exceptions
-            advice = f"Run `mipset data fetch {KIND}:{source}`, or give a folder as {KIND}:PATH"
-            advice = "Check its files" if Path(source).is_dir() else advice
-            raise DataError(f"{name} could not be loaded ({_brief(error)}). {advice}.") from error
+            advice = "Check its files" if is_folder else fetching
+            raise DataError(f"{brief(name, str)} could not be loaded ({_brief(error)}). {advice}.") from error
         try:
             return from_hf(
                 loaded,
@@ -50,7 +52,9 @@ def read(
                 report=report,
             )
         except DataError as error:  # which names arguments of Python
-            raise DataError(error.naming(lambda each: f"{name}:{each}=COLUMN" if each in COLUMNS else None)) from error
+            raise DataError(
+                error.naming(lambda each: f"{KIND}:{source}:{each}=COLUMN" if each in COLUMNS else None)
+            ) from error
 
 
 def fetch(name: str, source: str, report: Report) -> Path:

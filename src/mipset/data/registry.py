@@ -77,7 +77,8 @@ def load(
     if not place and (colon or kind in OWN_DATA):
         raise DataError(f"{name!r} has no path. Write {OWN_DATA[kind][0] if kind in OWN_DATA else f'{kind}:PATH'}.")
     if kind == hf.KIND:
-        place = str(_path(name, place)) if os.path.isdir(Path(place).expanduser()) else place  # noqa: PTH112
+        is_folder = os.path.isdir(os.path.expanduser(place))  # noqa: PTH111, PTH112 (unlike a Path, they take any text)
+        place = str(_path(name, place)) if is_folder else place
         return hf.read(_full_name(kind, place, options), place, options, resolution, seed, report, skip_bad)
     path = _path(name, place) if place else None
     full_name = _full_name(kind, path, options)
