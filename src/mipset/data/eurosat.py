@@ -10,6 +10,7 @@ from mipset.data import folder as folders
 from mipset.data import pictures
 from mipset.data.class_names import EUROSAT
 from mipset.data.dataset import HELD_OUT, Split, held_out_mask
+from mipset.data.places import first_place
 from mipset.data.specs import DatasetSpec
 from mipset.errors import DataError
 from mipset.reporting import Report, silent
@@ -39,5 +40,4 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
 
 
 def _find(folder: Path) -> Path | None:
-    inner = (folder / name for name in FOLDERS)
-    return next((each for each in inner if all((each / name).is_dir() for name in EUROSAT)), None)
+    return first_place(folder, FOLDERS, lambda place: all((place / name).is_dir() for name in EUROSAT))

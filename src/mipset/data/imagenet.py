@@ -11,6 +11,7 @@ from mipset.data import folder as folders
 from mipset.data import pictures
 from mipset.data.class_names import IMAGENET10, IMAGENETTE
 from mipset.data.dataset import Dataset, Split
+from mipset.data.places import first_place
 from mipset.data.samples import check_resolution
 from mipset.data.specs import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
 from mipset.errors import DataError
@@ -62,8 +63,7 @@ def read_own(
 
 def _root(folder: Path) -> Path:
     """The folder or sub-folder that holds train and val, or the folder itself if none does."""
-    inner = (folder / name for name in SUBFOLDERS)
-    return next((each for each in inner if all((each / split).is_dir() for split in SPLITS)), folder)
+    return first_place(folder, SUBFOLDERS, lambda place: all((place / split).is_dir() for split in SPLITS)) or folder
 
 
 def _files(name: str, root: Path, classes: Sequence[str], ignored: folders.Ignored) -> list[folders.Files]:

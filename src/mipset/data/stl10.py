@@ -9,6 +9,7 @@ import numpy as np
 
 from mipset.data.checksums import check_md5
 from mipset.data.dataset import Images, Split
+from mipset.data.places import first_place
 from mipset.data.specs import DatasetSpec
 from mipset.errors import DataError
 
@@ -35,8 +36,8 @@ def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
 
 
 def _find(folder: Path) -> Path | None:
-    inner = (folder / name for name in FOLDERS)
-    return next((each for each in inner if all((each / name).is_file() for name in TRAIN_FILES + TEST_FILES)), None)
+    names = TRAIN_FILES + TEST_FILES
+    return first_place(folder, FOLDERS, lambda place: all((place / name).is_file() for name in names))
 
 
 def _read_split(folder: Path, names: tuple[str, str], count: int, spec: DatasetSpec) -> Split:

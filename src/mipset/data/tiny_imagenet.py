@@ -8,6 +8,7 @@ from pathlib import Path
 from mipset.data import folder as folders
 from mipset.data import pictures
 from mipset.data.dataset import Split
+from mipset.data.places import first_place
 from mipset.data.specs import DatasetSpec
 from mipset.errors import DataError, brief
 from mipset.reporting import Report, silent
@@ -37,8 +38,7 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
 
 
 def _find(folder: Path) -> Path | None:
-    inner = (folder / name for name in FOLDERS)
-    return next((each for each in inner if (each / ANNOTATIONS).is_file()), None)
+    return first_place(folder, FOLDERS, lambda place: (place / ANNOTATIONS).is_file())
 
 
 def _train_files(root: Path, spec: DatasetSpec) -> folders.Files:
