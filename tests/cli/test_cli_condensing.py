@@ -370,7 +370,7 @@ class TestStopped:
         assert messages == f"mipset: {word}. The same command continues after outer iteration 0 of 5{FIRST_INNER}.\n"
         assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
         here(*command)
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
     def test_second_interrupt_ends_at_once(
@@ -391,7 +391,7 @@ class TestStopped:
         _, messages = process.communicate(timeout=20)
         assert (process.returncode, messages) == (-signal.SIGINT, "")
         here(*command)
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
     def test_time_limit_saves(
@@ -439,7 +439,7 @@ class TestStopped:
         process.wait(timeout=20)
         assert names(tmp_path) == {"pets.npz", "x.checkpoint", "x.checkpoint.previous", ".x.mipset-lock"}
         here(*command)  # the lock of a dead process is taken over
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
     def test_growing_continues(
@@ -455,7 +455,9 @@ class TestStopped:
         replace(read(first), images=255 - images).write(other)
         assert "the data are others" in refusal("grow", other, *grow[2:], tmp_path / "x")
         here(*grow, tmp_path / "x", "--resume")
-        assert names(tmp_path) == {"pets.npz", "first", "other", "whole", "x"}
+        assert {name for name in names(tmp_path) if not name.endswith(".log.jsonl")} == {
+            *("pets.npz", "first", "other", "whole", "x")
+        }
         assert (tmp_path / "x").read_bytes() == whole.read_bytes()
         assert "There is no checkpoint" in refusal(*grow, tmp_path / "y", "--resume")
 
@@ -504,7 +506,7 @@ class TestStopped:
             f"{FIRST_INNER}. Use --fresh to start again.\n"
         )
         assert (tmp_path / "x").read_bytes() == uninterrupted
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
 
     def test_interrupt_before_the_first_iteration_writes_nothing(
         self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -584,7 +586,7 @@ class TestFullDisk:
         monkeypatch.setattr("mipset.condensing.condense.update", None)  # an iteration would fail
         here(*command)
         assert (tmp_path / "x").read_bytes() == whole
-        assert names(tmp_path) == {"pets.npz", "whole", "x"}
+        assert names(tmp_path) == {"pets.npz", "whole", "whole.log.jsonl", "x", "x.log.jsonl"}
 
     def test_disk_that_is_too_full_is_found_before_the_work(
         self, tmp_path: Path, pets: Path, refusal: Here, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import tempfile
 import time
@@ -74,7 +73,9 @@ def _add_run_flags(verb: Parser, out: str) -> None:
         metavar="PATH",
         help=f"log of the run: loss, distances, selections, time, memory; none for no log (default: {out}.log.jsonl)",
     )
-    group.add_argument("--tensorboard", metavar="DIR", type=Path, help="write loss, distances and images for TensorBoard")
+    group.add_argument(
+        "--tensorboard", metavar="DIR", type=Path, help="write loss, distances and images for TensorBoard"
+    )
 
 
 def add(verbs: Verbs) -> None:
@@ -290,13 +291,15 @@ def _observers(
         if log is not None and run.parts.team.leads:
             file = LogFile(log, pack_step, run.place.t)
             observers.append(file)
-            stack.callback(lambda: print_message(file.failure) if file.failure else None)
         if folder is not None and run.parts.team.leads:
             from mipset.display.tensorboard import TensorBoard
 
             board = stack.enter_context(TensorBoard(folder, run.parts.T, run.place.t))
             observers.append(lambda entry, step: board.add(entry, lambda: pack_step(step)))
         yield observers
+    for observer in observers:
+        if isinstance(observer, LogFile) and observer.failure:
+            print_message(observer.failure)
 
 
 def _log_path(arguments: argparse.Namespace) -> Path | None:
@@ -308,9 +311,7 @@ def _log_path(arguments: argparse.Namespace) -> Path | None:
     return out.with_name(out.name + SUFFIX) if arguments.log is None else Path(arguments.log)
 
 
-def _take_steps(
-    arguments: argparse.Namespace, title: str, run: CheckpointedRun, observers: Sequence[Callback]
-) -> None:
+def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun, observers: Sequence[Callback]) -> None:
     """Take all steps that are left, unless the command is stopped."""
     from mipset.condensing.run_logging import logged
 
@@ -415,12 +416,7 @@ def _first_images(path: Path | None, recipe: Recipe, data: Dataset) -> tuple[Any
         raise SettingError(f"{path} has `factor` {start.factor}, not {recipe.factor}. Choose the factor of the file.")
     if start.class_names != data.class_names:
         raise SettingError(f"{path} has other classes than {data.name}. Start from a set of the same classes.")
-    return torch.from_numpy(start.images), {"start": _digest(start)}
-
-
-def _digest(artifact: Artifact) -> str:
-    """A hash of the images in a file."""
-    return hashlib.sha256(artifact.images.tobytes()).hexdigest()
+    return torch.from_numpy(start.images), {"start": start.images_sha256}
 
 
 def _cost(recipe: Recipe, data: Dataset) -> Cost:
@@ -496,7 +492,7 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
-    identity = Identity(recipe, data.identity + _digest(artifact), str(engine))
+    identity = Identity(recipe, data.identity + artifact.images_sha256, str(engine))
     found = _found_checkpoint(arguments)
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}

@@ -7,7 +7,7 @@ place in the run. A file that is damaged is noticed, and the run goes on from th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.condensing.run_logging import NOTHING, Spent
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
+from mipset.file.artifact import Artifact
 from mipset.io.files import remove_leftovers, write_whole
 from mipset.nn.distributed import ALONE, Team
+from mipset.nn.pixels import to_uint8
 from mipset.settings.recipe import Recipe
 
 SECONDS = 30.0  # between two checkpoints
@@ -267,6 +269,28 @@ def find(path: Path, team: Team = ALONE) -> Found | None:
     if not found.contents and found.damaged:
         raise _unusable(path)
     return found if found.contents else None
+
+
+def running_set(path: Path, about: Mapping[str, Any] | None = None) -> tuple[Artifact, str] | None:
+    """The set in the checkpoint of a run that goes on, and how far the run is; None if there is no set yet.
+
+    `about` is the first line of the log of the run: without it, the classes have no names.
+    """
+    found = find(path)
+    state = found.contents[found.path]["state"] if found is not None else None
+    if found is None or state is None:
+        return None
+    try:
+        pixels, e = state["pixels"], state["e"]
+        recipe, (_, C, channels, *_) = found.recipe, pixels.shape
+        known = about or {"class_names": [f"class {c + 1}" for c in range(C)], "provenance": {}}
+        mean, std = known.get("mean", [0.5] * channels), known.get("std", [0.5] * channels)
+        described = (tuple(known["class_names"]), recipe, known["provenance"])
+        artifact = Artifact(to_uint8(pixels).numpy(), recipe["factor"], tuple(mean), tuple(std), *described)
+        inner = f" and {e} of {recipe['inner']} inner iterations" if e else ""
+        return artifact, f"outer iteration {state['t']} of {recipe['outer']}{inner}"
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unusable(path) from error
 
 
 def _content(path: Path) -> bytes:

@@ -17,6 +17,8 @@ from typing import Any
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
 
+LOG = "log.jsonl"  # the log of a condensation, in its folder
+
 
 @dataclass(frozen=True)
 class Result:

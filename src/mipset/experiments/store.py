@@ -19,11 +19,9 @@ from typing import Any
 from mipset.condensing.passes import Passes
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
-from mipset.experiments.results import Result, add_result, read_results
+from mipset.experiments.results import LOG, Result, add_result, read_results
 from mipset.file.artifact import Artifact, read
 from mipset.io.files import write_whole
-
-LOG = "log.jsonl"  # of a run, in its folder
 
 
 @dataclass(frozen=True)

@@ -177,4 +177,3 @@ def refuse_other_file(path: Path) -> None:
     """Refuse to replace a file that is not a log."""
     if path.exists() and not is_run_log(path):
         raise ArtifactError(f"`log` {brief(path, str)} exists already, and is not a log. Choose another name.")
-
