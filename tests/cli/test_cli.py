@@ -108,7 +108,7 @@ class TestHelp:
             *("--network-momentum", "--network-decay", "--seed"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
-        runs = {"--resume", "--fresh", "--max-time"}
+        runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
@@ -157,7 +157,9 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--save", "--seed", "--force"},
+            ("report",): {"PATH", "--help", "--out", "--data", "--skip-bad", "--force"},
+            ("watch",): {"OUT", "--help", "--port"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},

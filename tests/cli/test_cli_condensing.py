@@ -37,7 +37,9 @@ from commands import (
 )
 from mipset import Accuracy, cli, read
 from mipset.cli import condensing, inputs
+from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
+from mipset.file.run_log import read_run_log
 from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
@@ -441,6 +443,39 @@ class TestStopped:
         here(*command)  # the lock of a dead process is taken over
         assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
+        assert [entry.outer for entry in read_run_log(tmp_path / "x.log.jsonl").entries] == [1, 2, 3, 4, 5]
+
+    def test_log_of_a_stopped_run_goes_on_without_doubled_or_half_lines(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """It was killed after the third iteration, within the line of the fourth; its checkpoint is older."""
+        log, out = tmp_path / "run.jsonl", tmp_path / "x"
+        command = ("condense", f"npz:{pets}", "--out", out, *self.LONG, "--log", log)
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "SECONDS", -1.0)
+            patch.setattr(Stopping, "asked", property(lambda _: log.exists() and log.read_text().count("\n") > 2))
+            stopped(capfd, *command, code=130)
+        whole = log.read_text()
+        assert [entry.outer for entry in read_run_log(log).entries] == [1, 2]
+        log.write_text(whole + whole.splitlines()[-1].replace('"outer": 2', '"outer": 3') + '\n{"outer": 4, "lo')
+        before = read_run_log(log).entries
+        assert len(before) == 3
+        here(*command)
+        entries = read_run_log(log).entries
+        assert [entry.outer for entry in entries] == [1, 2, 3, 4, 5]
+        assert entries[:2] == before[:2]
+        assert entries[2].seconds > entries[1].seconds
+        assert names(tmp_path) == {"pets.npz", "x", "run.jsonl"}
+
+    def test_no_log_is_written_if_none_is_wanted(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--log", "none")
+        assert names(tmp_path) == {"pets.npz", "x"}
+
+    def test_file_that_is_no_log_is_not_replaced(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        other = tmp_path / "notes.txt"
+        other.write_text("mine\n")
+        message = refusal("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--log", other, "--force")
+        assert message == f"mipset: --log {other} exists already, and is not a log. Choose another name.\n"
 
     def test_growing_continues(
         self, here: Here, refusal: Here, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]

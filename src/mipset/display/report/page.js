@@ -167,6 +167,13 @@
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) marks.push(+value.toPrecision(12));
     return marks;
   };
+  const marksOf = (low, high, axis, count) => {
+    if (axis.ticks) return axis.ticks.filter((_, i) => i % Math.ceil(axis.ticks.length / count) === 0 || i === axis.ticks.length - 1 && axis.ticks.length <= count);
+    if (!axis.log) return ticks(low, high, count).filter((value) => !axis.integer || Number.isInteger(value));
+    const values = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const factor of high / low < 100 ? [1, 2, 5] : [1]) values.push(factor * 10 ** power);
+    return values.filter((value) => value >= low && value <= high);
+  };
   const observer = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) if (target.drawnAt === undefined || Math.abs(contentRect.width - target.drawnAt) > 1) target.draw();
   });
@@ -195,23 +202,16 @@
       let [bottom, top] = range(Math.min(...lows), Math.max(...highs), spec.y.log);
       if (!spec.y.log) { const pad = (top - bottom) * 0.06; bottom = spec.y.zero ? 0 : bottom - pad; top += pad; }
       const f = (value, log) => (log ? Math.log(value) : value);
-      const margin = { left: 56, right: 14, top: 10, bottom: 42 };
+      const margin = { left: 30 + 7 * Math.max(...marksOf(bottom, top, spec.y, Math.floor(height / 60)).map((mark) => shownY(mark).length)), right: 14, top: 10, bottom: 42 };
       const px = (x) => margin.left + ((f(x, spec.x.log) - f(left, spec.x.log)) / (f(right, spec.x.log) - f(left, spec.x.log))) * (width - margin.left - margin.right);
       const py = (y) => height - margin.bottom - ((f(y, spec.y.log) - f(bottom, spec.y.log)) / (f(top, spec.y.log) - f(bottom, spec.y.log))) * (height - margin.top - margin.bottom);
-      const marks = (low, high, axis, count) => {
-        if (axis.ticks) return axis.ticks.filter((_, i) => i % Math.ceil(axis.ticks.length / count) === 0 || i === axis.ticks.length - 1 && axis.ticks.length <= count);
-        if (!axis.log) return ticks(low, high, count).filter((value) => !axis.integer || Number.isInteger(value));
-        const values = [];
-        for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const factor of high / low < 100 ? [1, 2, 5] : [1]) values.push(factor * 10 ** power);
-        return values.filter((value) => value >= low && value <= high);
-      };
       const id = newId("chart");
       const root = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": id }, s("title", { id }, describe(spec, drawn, shownX, shownY)));
-      for (const mark of marks(bottom, top, spec.y, Math.floor(height / 60))) {
+      for (const mark of marksOf(bottom, top, spec.y, Math.floor(height / 60))) {
         root.append(s("line", { class: "tick", x1: margin.left, x2: width - margin.right, y1: py(mark), y2: py(mark) }),
           s("text", { x: margin.left - 8, y: py(mark) + 4, "text-anchor": "end" }, shownY(mark)));
       }
-      for (const mark of marks(left, right, spec.x, Math.floor(width / 75))) {
+      for (const mark of marksOf(left, right, spec.x, Math.floor(width / 75))) {
         root.append(s("text", { x: px(mark), y: height - margin.bottom + 18, "text-anchor": "middle" }, shownX(mark)));
       }
       root.append(s("path", { class: "axis", d: `M${margin.left} ${height - margin.bottom}H${width - margin.right}` }),
