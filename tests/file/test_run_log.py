@@ -54,6 +54,11 @@ def test_half_a_line_is_not_read_and_a_run_that_goes_on_removes_it(path: Path) -
     assert path.read_bytes() == whole
 
 
+def test_iteration_that_two_processes_wrote_counts_once(path: Path) -> None:
+    add(path, entry(2, loss=7.0))
+    assert [(each.outer, each.loss) for each in read_run_log(path).entries] == [(1, 1.25), (2, 7.0), (3, 1.25)]
+
+
 def test_run_that_goes_on_keeps_each_iteration_once(path: Path) -> None:
     begin(path, ABOUT, kept_until=2)
     add(path, entry(3))
@@ -74,7 +79,6 @@ def test_run_that_goes_on_keeps_each_iteration_once(path: Path) -> None:
         json.dumps({**vars(entry(4)), "loss": float("nan")}),
         json.dumps({**vars(entry(4)), "selected": [1]}),
         json.dumps({**vars(entry(4)), "frozen": "no"}),
-        json.dumps(vars(entry(3))),
     ],
     ids=lambda line: line[:30],
 )
@@ -92,6 +96,14 @@ def test_other_file_is_no_log(tmp_path: Path, content: str) -> None:
     other.write_text(content)
     with pytest.raises(ArtifactError, match="is not the log of a run of mipset"):
         read_run_log(other)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{" * 9999, b'{"mipset_log": 1}\n', b"mine\n"])
+def test_log_begins_again_in_place_of_a_damaged_one(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    begin(path, ABOUT, kept_until=2)
+    add(path, entry(3))
+    assert [each.outer for each in read_run_log(path).entries] == [3]
 
 
 def test_only_a_log_is_replaced(tmp_path: Path, path: Path) -> None:

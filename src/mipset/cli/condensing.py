@@ -196,7 +196,8 @@ def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
     check_writable(_checkpoint_path(arguments))
     log = _log_path(arguments)
     if log is not None:
-        refuse_other_file(log)
+        if arguments.log is not None:  # the name beside the output is the run's own
+            refuse_other_file(log)
         check_writable(log, "log")
     with only_writer(arguments.out):
         yield
@@ -289,7 +290,7 @@ def _observers(
     observers: list[Callback] = []
     with ExitStack() as stack:
         if log is not None and run.parts.team.leads:
-            file = LogFile(log, pack_step, run.place.t)
+            file = LogFile(log, pack_step, run.place.t, force=arguments.log is None)
             observers.append(file)
         if folder is not None and run.parts.team.leads:
             from mipset.display.tensorboard import TensorBoard

@@ -78,14 +78,17 @@ class LogFile:
     """A callback that writes a log: `FILE.log.jsonl` is a good name for that of FILE.
 
     `pack` makes an artifact of a step, as `mipset.pack` does: the first line of the log has its description. A run that
-    goes on after iteration `kept_until` keeps the lines up to it. If the log cannot be written, the run goes on without
-    it, and `failure` says why.
+    goes on after iteration `kept_until` keeps the lines up to it. A file that is not a log is refused, unless `force` is
+    set. If the log cannot be written, the run goes on without it, and `failure` says why.
     """
 
-    def __init__(self, path: Path | str, pack: Callable[[Step], Artifact], kept_until: int = 0) -> None:
+    def __init__(
+        self, path: Path | str, pack: Callable[[Step], Artifact], kept_until: int = 0, *, force: bool = False
+    ) -> None:
         self.path, self.failure = Path(path), ""
         self._pack, self._kept_until, self._begun = pack, kept_until, False
-        run_log.refuse_other_file(self.path)
+        if not force:
+            run_log.refuse_other_file(self.path)
 
     def __call__(self, entry: Entry, step: Step) -> None:
         if self.failure or not step.parts.team.leads:

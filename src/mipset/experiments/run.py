@@ -135,7 +135,7 @@ class Runner:
         share = checkpointed.share
         self.progress.skip(share * flops, stage)
         pack_step = partial(pack, r=run.recipe, data=self.comparison.grid.data, origin=origin)
-        log = LogFile(folder.log, pack_step, checkpointed.place.t)
+        log = LogFile(folder.log, pack_step, checkpointed.place.t, force=True)
         for step in logged(checkpointed.steps(), log, lambda: checkpointed.spent):
             if step.outer_done and step.t in cell.outers:
                 artifact = pack_step(step)

@@ -1,7 +1,7 @@
 """The log of a run: JSON lines beside the file that the run writes.
 
-The first line describes the run. Each further line is about one outer iteration, in order. Lines are only added, so a
-process that is killed can leave a part of a last line: it is not read, and a run that goes on removes it.
+The first line describes the run. Each further line is about one outer iteration. Lines are only added, so a process that
+is killed can leave a part of a last line: it is not read, and a run that goes on removes it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,9 @@ def is_run_log(path: Path) -> bool:
 def begin(path: Path, about: Mapping[str, Any], kept_until: int = 0) -> None:
     """Write the first line of a log. A run that goes on keeps the lines of its first `kept_until` iterations."""
     entries: list[Entry] = []
-    if kept_until and is_run_log(path):
+    with suppress(ArtifactError):  # there is none, or it is damaged: then a new one begins here
         before, _ = _read(path)
-        if before.about.get("recipe") == json.loads(json.dumps(about["recipe"])):
+        if before.about["recipe"] == json.loads(json.dumps(about["recipe"])):
             entries = [entry for entry in before.entries if entry.outer <= kept_until]
     lines = [json.dumps({"mipset_log": VERSION, **about}), *map(_line, entries)]
     write_whole(path, lambda stream: stream.write("".join(f"{line}\n" for line in lines).encode()))
@@ -123,15 +124,16 @@ def _read(path: Path) -> tuple[RunLog, int]:
         _check(_begins_log(about) and _is_described(about))
     except (IndexError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is not the log of a run of mipset.") from error
-    classes, entries = len(about["class_names"]), list[Entry]()
+    classes, damaged = len(about["class_names"]), 0
+    entries: dict[int, Entry] = {}  # processes that share a comparison may write the same iteration twice
     for number, line in enumerate(lines[1:], start=2):
         try:
             entry = _entry(json.loads(line), classes)
-            _check(not entries or entry.outer > entries[-1].outer)
         except (ValueError, TypeError, KeyError, RecursionError):
-            return RunLog(about, entries), number
-        entries.append(entry)
-    return RunLog(about, entries), 0
+            damaged = number
+            break
+        entries[entry.outer] = entry
+    return RunLog(about, [entries[outer] for outer in sorted(entries)]), damaged
 
 
 def _begins_log(content: object) -> bool:
