@@ -78,8 +78,8 @@ class LogFile:
     """A callback that writes a log: `FILE.log.jsonl` is a good name for that of FILE.
 
     `pack` makes an artifact of a step, as `mipset.pack` does: the first line of the log has its description. A run that
-    goes on after iteration `kept_until` keeps the lines up to it. A file that is not a log is refused, unless `force` is
-    set. If the log cannot be written, the run goes on without it, and `failure` says why.
+    goes on after iteration `kept_until` keeps the lines up to it. A file that is not a log is refused, unless `force`
+    is set. If the log cannot be written, the run goes on without it, and `failure` says why.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The log of a run: JSON lines beside the file that the run writes.
 
-The first line describes the run. Each further line is about one outer iteration. Lines are only added, so a process that
-is killed can leave a part of a last line: it is not read, and a run that goes on removes it.
+The first line describes the run. Each further line is about one outer iteration. Lines are only added, so a process
+that is killed can leave a part of a last line: it is not read, and a run that goes on removes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mipset.errors import ArtifactError, brief
-from mipset.io.files import write_whole
+from mipset.io.files import append_whole, write_whole
 
 SUFFIX = ".log.jsonl"  # of the log of a file, after its name
 VERSION = 1
@@ -83,15 +83,7 @@ def add(path: Path, entry: Entry) -> None:
     line = f"{_line(entry)}\n".encode()
     handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
-        length = os.fstat(handle).st_size
-        written = 0
-        try:
-            written = os.write(handle, line)
-        finally:
-            if written < len(line):
-                os.ftruncate(handle, length)
-        if written < len(line):
-            raise OSError(f"only {written} of {len(line)} bytes could be written")
+        append_whole(handle, line, path)
     finally:
         os.close(handle)
 
