@@ -17,7 +17,7 @@ from mipset.settings.catalogue import recipe
 from toy_results import result
 
 HOSTILE = ("</script><script>window.hacked = 1</script>", '"><img src=x onerror="window.hacked = 2">', "café & 猫")
-NETWORK, PROTOCOL = "convnet-3, width 64", "quick, 16 epochs"
+NETWORK, PROTOCOL = "convnet-3, width 128", "standard, 200 epochs, at least 1000 steps, without mirrored images"
 
 
 def made_up_set(
@@ -27,7 +27,7 @@ def made_up_set(
     pixels = np.random.default_rng(seed).integers(0, 256, (ipc, 3, 3, 12, 12), dtype=np.uint8)
     data = "d" * 64
     points = [
-        Accuracy(size, mean, std, 3, NETWORK, PROTOCOL, 0, data, 16, 0, 64)
+        Accuracy(size, mean, std, 3, NETWORK, PROTOCOL, 0, data, 200, 1000, 64)
         for size, mean, std in ((1, 40.0, 2.0), (2, 50.0, 1.5), (4, 60.0, 1.0))
         if size <= ipc
     ]

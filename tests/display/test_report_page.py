@@ -56,12 +56,13 @@ def block(page: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pages: one.html of a file with an initialisation, two.html of a comparison."""
+    """Three pages: one.html of a file with an initialisation, two.html of a comparison, all.html of both."""
     folder = tmp_path_factory.mktemp("report")
     one = shown_file(write_file(folder), "set")
     start = np.random.default_rng(5).integers(0, 256, one.artifact.images.shape, dtype=np.uint8)
     (folder / "one.html").write_text(html(report_of(replace(one, start=start, command="mipset condense 'a b'"))))
     (folder / "two.html").write_text(html(folder_report(write_comparison(folder / "cmp"))))
+    (folder / "all.html").write_text(html(report_of(one).joined(folder_report(folder / "cmp"))))
     return folder
 
 
@@ -189,7 +190,8 @@ class TestInABrowser:
         assert one.run(unnamed) == [0, 0, 0, "en", True]
 
     @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-    def test_page_fits_every_width_and_is_readable(self, one: Browser, dark: bool) -> None:
+    def test_page_fits_every_width_and_is_readable(self, one: Browser, folder: Path, dark: bool) -> None:
+        one.open((folder / "all.html").as_uri())
         for width in (400, 1200, 2000):
             one.look(width, dark)
             one.wait_for(f"return innerWidth === {width}")

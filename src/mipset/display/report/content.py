@@ -114,7 +114,8 @@ def curves_of(name: str, artifact: Artifact) -> list[Curve]:
     for point in sorted(artifact.accuracy, key=lambda point: point.size):
         dataset = artifact.provenance.get("dataset") or ""
         other = "" if point.data == artifact.provenance.get("sha256") else f"; tested with data {point.data[:12]}"
-        group = f"{brief(dataset, str)}; {point.network}; {point.protocol}; seed {point.seed}{other}"
+        seed = f"; seed {point.seed}" if point.seed else ""
+        group = f"{brief(dataset, str)}; {point.network}; {point.protocol}{seed}{other}"
         curves.setdefault(group, []).append(point)
     return [
         Curve(name, group, [CurvePoint(p.size, p.mean, p.std if p.networks > 1 else None, p.networks) for p in points])

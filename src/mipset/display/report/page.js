@@ -45,7 +45,7 @@
   };
   const duration = (seconds) => {
     const whole = Math.round(seconds);
-    if (whole < 60) return seconds < 10 ? `${seconds.toFixed(1)} s` : `${whole} s`;
+    if (whole < 60) return seconds < 10 && seconds % 1 ? `${seconds.toFixed(1)} s` : `${whole} s`;
     const two = (value) => String(value).padStart(2, "0");
     const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
     return hours ? `${hours}:${two(minutes)}:${two(whole % 60)} h` : `${minutes}:${two(whole % 60)} min`;
@@ -159,8 +159,10 @@
   const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
   const look = (i) => ({ colour: `var(--c${i % COLOURS})`, dash: DASHES[Math.floor(i / COLOURS) % DASHES.length] });
   const ramp = (share) => `color-mix(in oklab, var(--ramp0), var(--ramp1) ${Math.round(100 * share)}%)`;
-  const ticks = (low, high, count) => {
+  const ticks = (low, high, count, isTime) => {
     const rough = (high - low) / count;
+    const round = [1, 2, 5, 10, 15, 30].flatMap((factor) => [factor, 60 * factor]).concat([1, 2, 3, 6, 12].map((factor) => 3600 * factor)).sort((a, b) => a - b).find((step) => step >= rough);
+    if (isTime && round && rough > 0.5) return Array.from({ length: Math.floor(high / round) + 1 }, (_, i) => i * round).filter((value) => value >= low);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
     const marks = [];
@@ -169,7 +171,7 @@
   };
   const marksOf = (low, high, axis, count) => {
     if (axis.ticks) return axis.ticks.filter((_, i) => i % Math.ceil(axis.ticks.length / count) === 0 || i === axis.ticks.length - 1 && axis.ticks.length <= count);
-    if (!axis.log) return ticks(low, high, count).filter((value) => !axis.integer || Number.isInteger(value));
+    if (!axis.log) return ticks(low, high, count, axis.format === duration).filter((value) => !axis.integer || Number.isInteger(value));
     const values = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const factor of high / low < 100 ? [1, 2, 5] : [1]) values.push(factor * 10 ** power);
     return values.filter((value) => value >= low && value <= high);
