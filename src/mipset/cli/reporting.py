@@ -67,7 +67,7 @@ def _report_of(paths: Sequence[Path]) -> Report:
     """One report of all files and folders."""
     from mipset.display.report.content import Report
     from mipset.display.report.files import report_of, shown_file
-    from mipset.experiments.folder_report import folder_report, renamed
+    from mipset.experiments.folder_report import folder_report
 
     names = short_names(list(paths))
     folders = sum(path.is_dir() for path in names)
@@ -75,7 +75,7 @@ def _report_of(paths: Sequence[Path]) -> Report:
     for path, name in names.items():
         if path.is_dir():
             one = folder_report(path)
-            one = renamed(one, name) if folders > 1 else one
+            one = one.named_after(name) if folders > 1 else one
         else:
             one = report_of(shown_file(path, name))
         whole = whole.joined(one)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from mipset.display.report.content import Cost, Curve, CurvePoint, MomentPoint, Progression, Report, ShownSet
@@ -132,10 +131,3 @@ def _costs(results: Sequence[Result]) -> list[Cost]:
         )
         for row in rows(one_per_run(results))
     ]
-
-
-def renamed(report: Report, folder: str) -> Report:
-    """The same report, with the name of the folder before the names of its methods: for several folders."""
-    lists = ("sets", "curves", "progressions", "costs")
-    changed = {name: [replace(each, name=f"{folder}: {each.name}") for each in getattr(report, name)] for name in lists}
-    return replace(report, **changed)

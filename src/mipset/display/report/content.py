@@ -104,8 +104,24 @@ class Report:
 
     def joined(self, other: Report) -> Report:
         """Both as one report."""
-        lists = ("sets", "curves", "progressions", "costs", "notes")
-        return replace(self, **{name: [*getattr(self, name), *getattr(other, name)] for name in lists})
+        return replace(
+            self,
+            sets=[*self.sets, *other.sets],
+            curves=[*self.curves, *other.curves],
+            progressions=[*self.progressions, *other.progressions],
+            costs=[*self.costs, *other.costs],
+            notes=[*self.notes, *other.notes],
+        )
+
+    def named_after(self, place: str) -> Report:
+        """The same report, with the name of a place before all names: for several folders."""
+        return replace(
+            self,
+            sets=[replace(each, name=f"{place}: {each.name}") for each in self.sets],
+            curves=[replace(each, name=f"{place}: {each.name}") for each in self.curves],
+            progressions=[replace(each, name=f"{place}: {each.name}") for each in self.progressions],
+            costs=[replace(each, name=f"{place}: {each.name}") for each in self.costs],
+        )
 
 
 def curves_of(name: str, artifact: Artifact) -> list[Curve]:

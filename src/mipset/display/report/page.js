@@ -443,7 +443,7 @@
       const shown = [...own.filter((curve) => curve.group === state.group), ...(state.paper ? reported : [])];
       const styled = shown.map((curve, i) => ({ curve, name: nameOf(curve), ...look(i), ...(curve.paper ? { dash: "7 4" } : {}) }));
       const visible = styled.filter(({ name }) => !state.off.includes(name));
-      const reference = shown.find((curve) => !curve.paper && curve.name === "baseline-a") || shown.find((curve) => curve.paper && curve.name === "baseline-a");
+      const reference = [false, true].map((paper) => shown.find((curve) => curve.paper === paper && /(^|: )baseline-a$/.test(curve.name))).find(Boolean);
       const comparable = visible.filter(({ curve }) => curve !== reference);
       if (!comparable.some(({ name }) => name === state.gap)) state.gap = comparable.length ? comparable[0].name : "";
       const gapped = comparable.find(({ name }) => name === state.gap);

@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 24  # of the pixels of one sheet: more ranks than fit are left
 
 def ranks_that_fit(images: Pixels) -> int:
     """How many ranks of stored images [N, C, ch, h, w] a sheet can hold."""
-    return min(len(images), MOST_BYTES // images[0].nbytes)
+    return min(len(images), MOST_BYTES // int(images[0].nbytes))
 
 
 def sheet(images: Pixels) -> str:
