@@ -53,7 +53,7 @@ class TestReport:
         data = mipset.load(f"npz:{pets}")
         for init in ("mix", "noise", "herding"):
             chosen = mipset.Recipe(
-                ipc=2, init=init, width=4, depth=2, outer=1, inner=1, real_batch=6, train_images=8, pixel_lr=100.0
+                ipc=2, init=init, width=4, depth=2, outer=1, inner=1, real_batch=6, train_batch=8, pixel_lr=100.0
             )
             parts = mipset.assemble(chosen, data)
             first = to_uint8(parts.S.pixels).numpy().copy()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from browser import Browser, started, why_there_is_none
-from mipset.display.report.content import Report, ShownSet
+from mipset.display.report.content import Cost, Report, ShownSet
 from mipset.display.report.files import report_of, shown_file
 from mipset.display.report.page import html
 from mipset.display.report.sheets import sheet
@@ -47,9 +47,9 @@ return ['h1', '.soft', '.note', 'a', 'dt', 'summary', 'svg text'].map((selector)
 """
 
 
-def block(page: str) -> Any:
+def block(page: bytes) -> Any:
     """The JSON in a page, as a program reads it."""
-    found = re.search(r'<script id="report" type="application/json">(.*?)</script>', page, re.DOTALL)
+    found = re.search(r'<script id="report" type="application/json">(.*?)</script>', page.decode(), re.DOTALL)
     assert found is not None
     return json.loads(found[1])
 
@@ -60,9 +60,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     one = shown_file(write_file(folder), "set")
     start = np.random.default_rng(5).integers(0, 256, one.artifact.images.shape, dtype=np.uint8)
-    (folder / "one.html").write_text(html(report_of(replace(one, start=start, command="mipset condense 'a b'"))))
-    (folder / "two.html").write_text(html(folder_report(write_comparison(folder / "cmp"))))
-    (folder / "all.html").write_text(html(report_of(one).joined(folder_report(folder / "cmp"))))
+    (folder / "one.html").write_bytes(html(report_of(replace(one, start=start, command="mipset condense 'a b'"))))
+    (folder / "two.html").write_bytes(html(folder_report(write_comparison(folder / "cmp"))))
+    (folder / "all.html").write_bytes(html(report_of(one).joined(folder_report(folder / "cmp"))))
     return folder
 
 
@@ -214,7 +214,7 @@ class TestInABrowser:
 class TestContent:
     def test_all_values_are_in_one_block_of_json(self, folder: Path) -> None:
         artifact = read(folder / "set.safetensors")
-        content = block((folder / "one.html").read_text())
+        content = block((folder / "one.html").read_bytes())
         (shown,) = content["sets"]
         assert shown["class_names"] == list(HOSTILE)
         assert shown["recipe"] == dict(artifact.recipe)
@@ -229,8 +229,9 @@ class TestContent:
         """Noise, which cannot be compressed, with its initialisation."""
         pixels = np.random.default_rng(0).integers(0, 256, (10, 10, 3, 32, 32), dtype=np.uint8)
         artifact = made_up_set(images=pixels, class_names=tuple("abcdefghij"), accuracy=())
-        page = html(Report("noise", [ShownSet("noise", artifact, start=pixels[::-1])]))
-        assert len(page.encode()) < 3_000_000
+        written = html(Report("noise", [ShownSet("noise", artifact, start=pixels[::-1])]))
+        assert len(written) < 3_000_000
+        page = written.decode()
         assert page.count("data:image/png") == 2
         assert "http:" not in page.replace("http://www.w3.org/2000/svg", "")
         assert "https:" not in page
@@ -246,7 +247,12 @@ class TestContent:
         four = made_up_set(images=np.zeros((2, 3, 4, 6, 6), np.uint8), mean=(0.0,) * 4, std=(1.0,) * 4, accuracy=())
         assert "Images of 4 channels cannot be shown" in str(block(html(Report("x", [ShownSet("x", four)])))["sets"])
         large = made_up_set(images=np.zeros((2, 3, 3, 1200, 1200), np.uint8), accuracy=())
-        assert "The first 1 of 2 images per class are shown" in html(Report("x", [ShownSet("x", large)]))
+        assert b"The first 1 of 2 images per class are shown" in html(Report("x", [ShownSet("x", large)]))
+
+    def test_values_that_json_or_utf_8_cannot_hold_do_not_break_the_page(self) -> None:
+        costs = [Cost("\ud800", seconds=float("nan"), memory=3)]
+        content = block(html(Report("\udcff", [ShownSet("x", made_up_set())], costs=costs)))
+        assert (content["costs"][0]["name"], content["costs"][0]["seconds"]) == ("\ud800", None)
 
     def test_sheet_holds_every_image(self) -> None:
         import base64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -58,7 +59,7 @@ def run_report(arguments: argparse.Namespace) -> None:
 
     check_output(arguments)
     report = _with_data(_report_of(arguments.paths), arguments)
-    page = html(report).encode()
+    page = html(report)
     write_whole(arguments.out, lambda stream: stream.write(page))
     print(f"{arguments.out}: {counted(len(report.sets), 'set')}, {bytes_of(arguments.out)}; open it in a browser")
 
@@ -122,9 +123,10 @@ def _with_pictures(shown: ShownSet, data: Dataset) -> ShownSet:
     if audit is not None and audit.data == data.sha256:
         shown = replace(shown, pairs=pairs(shown.artifact, data, list(audit.neighbours[:PAIRS])))
     threads = shown.log.about.get("threads") if shown.log is not None else None
+    threads = threads if isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1) else None
     try:
         with Progress() as bar:
-            start = first_images(shown.artifact, data, threads if isinstance(threads, int) else None, bar.report)
+            start = first_images(shown.artifact, data, threads, bar.report)
     except MipsetError as error:
         return _without_start(shown, str(error))
     return replace(shown, start=start)
@@ -185,10 +187,11 @@ def run_watch(arguments: argparse.Namespace) -> None:
         raise SettingError(
             f"`port` {arguments.port} of {LOOPBACK} cannot be used: {error.strerror or error}. Choose another, or 0."
         ) from error
-    if not any(path.exists() for path in _watched(out)):
-        print_message(f"There is no run of {out} yet: the page shows it when it has begun.")
-    print(f"{server.url} shows {out}; Ctrl-C ends it", flush=True)
     with server:
+        server.page()  # an error, such as a package that is missing, is told now
+        if not any(path.exists() for path in _watched(out)):
+            print_message(f"There is no run of {out} yet: the page shows it when it has begun.")
+        print(f"{server.url} shows {out}; Ctrl-C ends it", flush=True)
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt as stop:
@@ -217,7 +220,7 @@ def _version(out: Path) -> str:
     return "-".join(states)
 
 
-def _watched_page(out: Path, version: str) -> str:
+def _watched_page(out: Path, version: str) -> bytes:
     """The page about what there is now. What cannot be read at this moment is told, and the next version is read."""
     from mipset.display.report.content import Report
     from mipset.display.report.page import html

@@ -37,6 +37,8 @@ def first_images(artifact: Artifact, data: Dataset, threads: int | None = None, 
     if data.sha256 != artifact.provenance.get("sha256") or data.class_names != artifact.class_names:
         raise SettingError("the data are not those that it was condensed from.")
     r = _recipe(artifact.recipe)
+    if (r.ipc, r.factor) != (artifact.ipc, artifact.factor):
+        raise SettingError("the recipe in the file is for a set of another size.")
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads or before)

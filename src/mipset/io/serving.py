@@ -19,7 +19,7 @@ class PageServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int, version: Callable[[], str], render: Callable[[str], str]) -> None:
+    def __init__(self, port: int, version: Callable[[], str], render: Callable[[str], bytes]) -> None:
         super().__init__((LOOPBACK, port), _Handler)
         self._version, self._render = version, render
         self._lock, self._page = Lock(), b""
@@ -39,7 +39,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         with self._lock:
             version = self._version()
             if version != self._rendered:
-                self._page, self._rendered = self._render(version).encode(), version
+                self._page, self._rendered = self._render(version), version
             return self._page
 
     def version(self) -> bytes:

@@ -40,8 +40,8 @@
   // Numbers
 
   const bytes = (count) => {
-    for (const [unit, length] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (count >= length) return `${(count / length).toFixed(1)} ${unit}`;
-    return `${count} B`;
+    for (const [unit, length] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (count >= length) return `${(count / length).toFixed(1)}\u00a0${unit}`;
+    return `${count}\u00a0B`;
   };
   const duration = (seconds) => {
     const whole = Math.round(seconds);

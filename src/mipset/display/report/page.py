@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +26,11 @@ class Sheet(NamedTuple):
     text: str  # what it shows
 
 
-def html(report: Report, version: str = "") -> str:
-    """The page. With a `version`, it asks its server for another one, and loads itself again when there is one."""
+def html(report: Report, version: str = "") -> bytes:
+    """The page, in UTF-8.
+
+    With a `version`, it asks its server for another one, and loads itself again when there is one.
+    """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
@@ -36,7 +40,7 @@ def html(report: Report, version: str = "") -> str:
     environment = Environment(
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
-    return environment.get_template("page.html").render(
+    page = environment.get_template("page.html").render(
         title=report.title,
         style=(FOLDER / "page.css").read_text("utf-8"),
         program=(FOLDER / "page.js").read_text("utf-8"),
@@ -44,14 +48,24 @@ def html(report: Report, version: str = "") -> str:
         sheets=sheets,
         version=version,
     )
+    return page.encode(errors="replace")  # the name of a file may hold bytes that are no text
 
 
 def json_block(content: object) -> str:
     """JSON that no text in it can end: it has no <, > and &."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=str)
-    for letter in "<>&\u2028\u2029":
+    text = json.dumps(_finite(content), separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
+
+
+def _finite(content: Any) -> Any:
+    """The same values, with None for numbers that JSON does not have: a file from elsewhere may hold any."""
+    if isinstance(content, Mapping):
+        return {str(name): _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _pictures(number: int, shown: ShownSet, sheets: list[Sheet]) -> dict[str, Any]:
