@@ -26,6 +26,8 @@ EXTRAS = {  # by package
     "matplotlib": "charts",
     "pyarrow": "export",
     "datasets": "hf",
+    "Jinja2": "report",
+    "tensorboardX": "tensorboard",
 }
 
 _NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import check_output, dataset_of_file
+from mipset.cli.inputs import check_output, dataset_of_file, short_names
 from mipset.cli.machine import (
     Engines,
     add_machine_flags,
@@ -115,7 +115,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     sizes_by_file = [parse_sizes(arguments.sizes, artifact.ipc) for artifact in files.values()]
     device = device_of(arguments)
     start = time.monotonic()
-    names = _short_names(list(files))
+    names = short_names(list(files))
     datasets: dict[tuple[object, ...], Dataset] = {}  # a dataset of several files is loaded once
     tasks = []
     engines = Engines(arguments, device)
@@ -203,12 +203,6 @@ def _evaluate_all(
         kept = f"Saved the accuracies of {', '.join(saved)}" if saved else "Nothing was written"
         raise KeyboardInterrupt(f"Interrupted. {kept}.") from interrupt
     return {name: curves[name] for name in names.values()}, failures
-
-
-def _short_names(paths: list[Path]) -> dict[Path, str]:
-    """The names of files in a table: their stems, or their paths where stems repeat."""
-    stems = [path.stem for path in paths]
-    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
 def run_reorder(arguments: argparse.Namespace) -> None:

@@ -123,6 +123,12 @@ def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
     )
 
 
+def short_names(paths: list[Path]) -> dict[Path, str]:
+    """The names of files in a table or report: their stems, or their paths where stems repeat."""
+    stems = [path.stem for path in paths]
+    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
+
+
 def check_output(arguments: argparse.Namespace, name: str = "out") -> None:
     """Refuse a path that cannot be written, or that exists while `--force` is missing, before any work is done.
 

@@ -41,6 +41,17 @@ class Provenance(TypedDict, total=False):
     order: str  # what a prefix is a prefix of: "tiles" or "images"
 
 
+# Why one run from its own start did not make a set, by the key of its provenance that tells it.
+NOT_ONE_RUN = {
+    "start": "it started from the images of another set",
+    "grown_from": "it was grown from a smaller set",
+    "imported": "another program condensed it",
+    "selection": "it has real images, and was not condensed",
+    "reordered": "its images were put into another order",
+    "condensations": "it was put together from several condensations",
+}
+
+
 def public_name(dataset: str) -> str:
     """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`.
 

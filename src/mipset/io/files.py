@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -55,6 +56,18 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], previous: Path 
                 path.replace(previous)
         part.replace(path)
     _sync_folder(path.absolute().parent)
+
+
+def append_whole(handle: int, content: bytes, path: Path) -> None:
+    """Add bytes to the end of an open file, all of them or none. `path` is for the error."""
+    length, written = os.fstat(handle).st_size, 0
+    try:
+        written = os.write(handle, content)
+    finally:
+        if written < len(content):
+            os.ftruncate(handle, length)
+    if written < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
