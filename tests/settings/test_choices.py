@@ -42,7 +42,8 @@ def test_names_that_can_be_chosen_are_names_that_can_be_made(table: str) -> None
 
 def test_settings_that_need_others_name_settings_and_their_choices() -> None:
     names = {"policy": choices.POLICIES, "learner": choices.LEARNERS, "pixel_optimiser": choices.OPTIMISERS}
-    names["network"] = {**NETWORKS}
+    names["network"] = NETWORKS
+    assert choices.READ_IF["width"]["network"] == tuple(CONDENSING_NETWORKS)
     assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
     for needed in choices.READ_IF.values():
         for other, values in needed.items():

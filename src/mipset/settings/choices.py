@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mipset.errors import SettingError, choices
-from mipset.settings.architecture import CONDENSING_NETWORKS
 from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
@@ -76,13 +75,15 @@ AUGMENTATIONS: Mapping[str, str] = {
 }
 NO_AUGMENTATION = "none"
 MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
+MOST_AMOUNT = 1_000_000_000  # of iterations, steps, or images to learn from: more never ends
+MOST_DEPTH = 1000  # of layers; the images set the real limit
 MOST_RATE = 1000  # of learning and of weight decay: with more, everything diverges in the first steps
 MOST = 1e30  # larger numbers overflow float32 during a run
 
 # Settings that are read only if others have one of some values. All the rest is always read.
 _MDC = {"policy": ("mdc", "mdc-per-class")}
 _TRAINED, _EXPERTS = {"learner": ("trained",)}, {"learner": ("experts",)}
-_NAMED_NETWORK = {"network": tuple(CONDENSING_NETWORKS)}
+_NAMED_NETWORK = {"network": ("convnet", "resnet-ap")}  # those of CONDENSING_NETWORKS in architecture.py
 _LEARNING = {"learner": ("trained", "experts")}
 READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), _MDC),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, recipe, sources
-from mipset.settings.paper import OURS, PAPER, RELEASE
+from mipset.settings.paper_recipes import OURS, PAPER, RELEASE
 from mipset.settings.protocol import PROTOCOLS, imagenet_epochs, protocol
 from mipset.settings.recipe import Recipe
 
