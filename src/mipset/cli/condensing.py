@@ -524,7 +524,7 @@ def run_recipes(arguments: argparse.Namespace) -> None:
             if name in seconds:
                 print(f"    here: about {duration(seconds[name])} of processor time")
         print(
-            f"\nhere: counted FLOPs at {flop_count(rate)} per second of processor time, which a small network "
+            f"\nhere: counted FLOPs at {flop_count(round(rate))} per second of processor time, which a small network "
             f"reached on this machine; mipset condense --dry-run measures a recipe itself"
         )
         return

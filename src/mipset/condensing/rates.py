@@ -1,7 +1,7 @@
 """What the named recipes would cost on this machine, at a glance: counted FLOPs over a rate that is measured once.
 
 A count is that of `work`, plus early training. The rate is that of one small network, from about a second of work; it
-and the counts are kept in the cache folder. `mipset condense --dry-run` measures the recipe itself, and is closer.
+and the counts are kept in the cache folder. The functions of costs.py measure a recipe itself, and are closer.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ SOURCES: Mapping[str, str] = {
     **dict.fromkeys(("pixel_optimiser", "pixel_lr", "pixel_momentum", "match_augment", "train_augment"), RELEASE),
     **dict.fromkeys(("early_epochs", "train_precision", "network_lr", "network_momentum", "network_decay"), RELEASE),
 }
-_OTHER_SOURCES = {("cutmix", 0.5): PAPER, ("cutmix", 1.0): RELEASE}
+_OTHER_SOURCES: Mapping[tuple[str, object], str] = {("cutmix", 0.5): PAPER, ("cutmix", 1.0): RELEASE}
 
 
 def source_of(setting: str, value: object, *, papers: bool) -> str:
@@ -64,4 +64,4 @@ def source_of(setting: str, value: object, *, papers: bool) -> str:
     """
     if not papers and value != getattr(PAPER_CIFAR10, setting):
         return OURS
-    return _OTHER_SOURCES.get((setting, value)) or SOURCES.get(setting, OURS)  # type: ignore[call-overload, no-any-return]
+    return _OTHER_SOURCES.get((setting, value)) or SOURCES.get(setting, OURS)

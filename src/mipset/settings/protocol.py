@@ -95,7 +95,7 @@ def protocol(name: str, **changes: Any) -> Protocol:
     """A named protocol, with some settings changed."""
     if name not in PROTOCOLS:
         raise SettingError(f"There is no protocol {name!r}. Choose {choices(PROTOCOLS)}.")
-    chosen = replace(PROTOCOLS[name], **({"by_size": False} if "epochs" in changes else {}), **changes)
+    chosen = replace(PROTOCOLS[name], **{"by_size": PROTOCOLS[name].by_size and "epochs" not in changes, **changes})
     if chosen.epochs < 1:
         raise SettingError(f"`epochs` is {chosen.epochs}: it must be at least 1.")
     return chosen

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -49,8 +49,8 @@ def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tens
         for part in parts
     ]
     if isinstance(results[0], Tensor):
-        return torch.cat(results)
-    return tuple(torch.cat(values) for values in zip(*results, strict=True))  # type: ignore[return-value]
+        return cast(Outputs, torch.cat(cast(list[Tensor], results)))
+    return cast(Outputs, tuple(torch.cat(values) for values in zip(*results, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,8 @@ class _InTurns(Function):
     def forward(ctx: Any, compute: Compute, images: Tensor, parts: list[slice], ends: list[int]) -> tuple[Tensor, ...]:
         ctx.compute, ctx.parts, ctx.ends = compute, parts, ends
         ctx.save_for_backward(images)
-        features, totals = [], []
+        features: list[Tensor] = []
+        totals: list[Tensor] = []
         for part in parts:
             with torch.enable_grad():
                 those, gradients = compute(part, images[part].detach())
@@ -196,11 +197,12 @@ class _InTurns(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, _: Tensor, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, for_features: Tensor, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        del for_features
         (images,) = ctx.saved_tensors
         pieces = []
         for part in ctx.parts:
-            rows, _ = stretches_within(part, ctx.ends)
+            rows = stretches_within(part, ctx.ends)[0]
             piece = images[part].detach().requires_grad_()
             with torch.enable_grad():
                 _, gradients = ctx.compute(part, piece.view_as(piece))  # hooks that count cannot take a leaf

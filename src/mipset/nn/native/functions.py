@@ -124,7 +124,8 @@ class _NormReluPoolBackward(Function):
     def forward(ctx: Any, kernels: Kernels, kind: Block, dy: Tensor, *saved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ctx.kernels, ctx.kind = kernels, kind
         ctx.save_for_backward(dy, *saved)
-        dx, dgamma, dbeta = kernels.block_backward(dy, *saved, kind=kind)
+        x, gamma, beta, mean, scale = saved
+        dx, dgamma, dbeta = kernels.block_backward(dy, x, gamma, beta, mean, scale, kind)
         ctx.mark_non_differentiable(dgamma, dbeta)
         return dx, dgamma, dbeta
 
