@@ -49,7 +49,7 @@ def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tens
         for part in parts
     ]
     if isinstance(results[0], Tensor):
-        return cast(Outputs, torch.cat(cast(list[Tensor], results)))
+        return torch.cat(results)
     return cast(Outputs, tuple(torch.cat(values) for values in zip(*results, strict=True)))
 
 
