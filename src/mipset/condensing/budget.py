@@ -106,8 +106,8 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
         learning = {"experts": experts, "expert_steps": _rounded_down(all_steps / experts)}
         left -= experts * learning["expert_steps"] * times.step
-    elif r.learner == "trained":
-        iteration += (r.inner - 1) / r.inner * r.train_steps * times.step
+    else:
+        iteration += (r.inner - 1) / r.inner * r.train_steps(classes) * times.step
     fewest = max(FEWEST_ITERATIONS, r.inner)
     if left < fewest * iteration:
         spare = 1 - EXPERT_SHARE if learning else 1.0
