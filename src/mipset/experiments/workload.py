@@ -11,7 +11,7 @@ import torch
 from mipset.condensing.assembly import EXPERT_SETTINGS
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
-from mipset.evaluation.evaluate import evaluation_flops
+from mipset.evaluation.evaluate import evaluation_flops, evaluation_memory
 from mipset.experiments.builders import Condensation
 from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import Cell, EvaluationTarget
@@ -86,7 +86,7 @@ class Workload:
         for reference in sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True):
             if reference.objective not in per_match_flop:
                 match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
-                per_match_flop[reference.objective] = match_seconds / self._cost(reference).match_flops
+                per_match_flop[reference.objective] = match_seconds / self._cost(reference).compared_flops
                 per_step_flop = step_seconds / self._cost(reference).step_flops
 
         def seconds(cells: Sequence[Cell]) -> float:
@@ -95,7 +95,7 @@ class Workload:
             for run in self.comparison.missing_runs(cells):
                 cost = self._cost(run.recipe)
                 total += cost.seconds(
-                    cost.match_flops * per_match_flop[run.recipe.objective], cost.step_flops * per_step_flop
+                    cost.compared_flops * per_match_flop[run.recipe.objective], cost.step_flops * per_step_flop
                 )
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
                 experts = (run.recipe.experts, *(getattr(run.recipe, name) for name in EXPERT_SETTINGS))
@@ -105,12 +105,17 @@ class Workload:
 
         return seconds
 
-    @property
-    def max_memory(self) -> int:
-        """Estimate of the bytes that the largest condensation needs."""
-        cells = self.comparison.grid.cells
-        recipes = [cell.recipe for cell in cells] + [run.recipe for cell in cells for run in cell.condensations]
-        return max(self._cost(recipe).max_memory for recipe in recipes)
+    def max_memory(self, workers: int = 1) -> int:
+        """Estimate of the bytes that the largest condensation needs, or the evaluation in so many processes."""
+        grid = self.comparison.grid
+        recipes = [
+            recipe for cell in grid.cells for recipe in (cell.recipe, *(run.recipe for run in cell.condensations))
+        ]
+        architectures = {target.architecture for cell in grid.cells for target in cell.targets}
+        return max(
+            *(self._cost(recipe).max_memory for recipe in recipes),
+            *(evaluation_memory(grid.data, each, grid.plan.protocol, workers) for each in architectures),
+        )
 
 
 @cache
