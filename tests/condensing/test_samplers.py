@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from mipset.condensing import clustering
-from mipset.condensing.assembly import assemble
+from mipset.condensing.assembly import as_named, assemble
 from mipset.condensing.clustering import k_means, nearest_by_faiss, nearest_by_torch, random_points
+from mipset.condensing.own_parts import replaced
 from mipset.condensing.samplers import Representatives, Uniform
 from mipset.data import Dataset
 from mipset.nn.networks import ConvNet, Network, fresh
@@ -140,7 +141,17 @@ class TestFaiss:
         for found, expected in ((None, nearest_by_torch), (object(), nearest_by_faiss)):
             monkeypatch.setattr(clustering, "find_spec", lambda name, found=found: found if name == "faiss" else None)
             assert clustering.faster_nearest(CPU) is expected
-            assert clustering.faster_nearest(torch.device("meta")) is nearest_by_torch
+            assert clustering.faster_nearest(torch.device("cuda")) is nearest_by_torch
+
+    @pytest.mark.parametrize("found", [None, object()], ids=["absent", "installed"])
+    def test_file_does_not_call_the_sampler_another_one(
+        self, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, found: object
+    ) -> None:
+        monkeypatch.setattr(clustering, "find_spec", lambda _: found)
+        r = recipe.replace(sampler="k-means")
+        parts = assemble(r, toy)
+        assert f"with_faiss={found is not None}" in repr(parts.sampler)
+        assert replaced(parts, as_named(r, parts)) == {}
 
     def test_faiss_finds_the_same_clusters(self) -> None:
         pytest.importorskip("faiss")

@@ -30,8 +30,8 @@ def nearest_by_faiss(points: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]
 
 
 def faster_nearest(device: torch.device) -> Nearest:
-    """faiss on a CPU, if it is installed; otherwise torch."""
-    return nearest_by_faiss if device.type == "cpu" and find_spec("faiss") is not None else nearest_by_torch
+    """faiss, if it is installed, unless the points are on a GPU; otherwise torch."""
+    return nearest_by_faiss if device.type in ("cpu", "meta") and find_spec("faiss") is not None else nearest_by_torch
 
 
 def random_points(points: Tensor, k: int, generator: torch.Generator) -> Tensor:
