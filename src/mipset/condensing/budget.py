@@ -52,7 +52,8 @@ class Times:
         whole = cost(r, data.shape, data.classes, len(data.train))
         clock = time.process_time if device.type == "cpu" else time.perf_counter
         match, step = timed(r, data.shape, data.classes, device, engine, clock)
-        return cls(match, step, step * whole.start_flops / whole.step_flops)
+        per_flop = step / whole.step_flops
+        return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops)
 
 
 def recipe_within(
@@ -106,8 +107,8 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
         learning = {"experts": experts, "expert_steps": _rounded_down(all_steps / experts)}
         left -= experts * learning["expert_steps"] * times.step
-    elif r.learner == "trained":
-        iteration += (r.inner - 1) / r.inner * r.train_steps * times.step
+    else:
+        iteration += (r.inner - 1) / r.inner * r.train_steps(classes) * times.step
     fewest = max(FEWEST_ITERATIONS, r.inner)
     if left < fewest * iteration:
         spare = 1 - EXPERT_SHARE if learning else 1.0
