@@ -160,7 +160,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     team.agree({"data": sources, "engine": str(engine), **flags})
     identity = Identity(recipe, sources, str(engine), arguments.budget or "")
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, arguments.budget is not None or recipe.learner == "experts") as report:
+    with _assembling(arguments, found, arguments.budget is not None or recipe.reads("experts")) as report:
         parts = assemble(recipe, data, device, first, engine, team, report=report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
@@ -448,7 +448,7 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, recipe.learner == "experts") as report:
+    with _assembling(arguments, found, recipe.reads("experts")) as report:
         parts = grown(artifact, data, recipe, device, engine, report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)

@@ -1,7 +1,7 @@
 """Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
-Every random draw has an address, so the state is small: pixels, the states of optimiser, policy and learner, and the
-place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
+Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, policy and
+learner, and the place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> No
         "seconds": seconds,
         "pixels": parts.S.pixels.cpu(),
         "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
+        "objective": {name: tensor.cpu() for name, tensor in parts.objective.state.items()},
         "policy": parts.policy.state(),
         "learner": parts.learner.state(),
     }
@@ -285,11 +286,13 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
     F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if e else None
     seconds, loss = finite_number(state["seconds"]), finite_number(state["loss"])
     check(seconds >= 0)
-    own = {"pixels": parts.S.pixels, **parts.optimiser.state}
-    saved = {"pixels": state["pixels"], **state["optimiser"]}
-    check(set(own) == set(saved))
-    for name, tensor in own.items():
-        tensor.copy_(like(saved[name], tensor))
+    for own, saved in (
+        ({"pixels": parts.S.pixels, **parts.optimiser.state}, {"pixels": state["pixels"], **state["optimiser"]}),
+        (parts.objective.state, state["objective"]),
+    ):
+        check(set(own) == set(saved))
+        for name, tensor in own.items():
+            tensor.copy_(like(saved[name], tensor))
     parts.policy.restore(state["policy"])
     check(parts.policy.state() == state["policy"])
     parts.learner.restore(state["learner"])

@@ -77,12 +77,15 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     target = objective.target(θ, B, group)
     decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
     match = objective.distances(θ, decoded, group, target, [n * S.formation.images for n in sizes])
-    losses = (match.distances * match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])).sum(dim=1)
-    gradients = torch.autograd.grad(losses.sum(), X)
-    for c, gradient in zip(group, gradients, strict=True):
+    of_classes = match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])
+    w = of_classes.unflatten(0, (len(match.distances), -1)).mean(dim=1)  # a joint distance has the mean of all classes
+    losses = (match.distances * w).sum(dim=1)
+    gradients = torch.autograd.grad(losses.sum(), [*X, *objective.learned])
+    for c, gradient in zip(group, gradients, strict=False):
         parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
+    objective.learn(gradients[len(X) :])
     F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
-    return sound_losses(losses.detach(), match.features, gradients, [S.pixels[:, c] for c in group]), F
+    return sound_losses(losses.detach(), match.features, gradients[: len(X)], [S.pixels[:, c] for c in group]), F
 
 
 def _sound(loss: float, θ: Network, t: int, e: int) -> float:

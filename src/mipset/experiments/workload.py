@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from mipset.condensing.assembly import EXPERT_SETTINGS
+from mipset.condensing.assembly import settings_of_experts
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
 from mipset.evaluation.evaluate import evaluation_flops
@@ -45,7 +45,7 @@ class Workload:
 
     def expert_flops(self, run: Condensation) -> float:
         """FLOPs of training the experts of a condensation, if it has any; they are a part of `run_flops`."""
-        if run.recipe.learner != "experts":
+        if not settings_of_experts(run.recipe):
             return 0.0
         return run.recipe.training_steps * self._cost(run.recipe).step_flops
 
@@ -92,7 +92,7 @@ class Workload:
                 cost = self._cost(run.recipe)
                 total += cost.seconds(cost.match_flops * per_match_flop, cost.step_flops * per_step_flop)
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
-                experts = (run.recipe.experts, *(getattr(run.recipe, name) for name in EXPERT_SETTINGS))
+                experts = (run.recipe.experts, *settings_of_experts(run.recipe).items())
                 total -= self.expert_flops(run) * per_step_flop * (experts in trained)
                 trained.add(experts)
             return total + sum(map(self._other_flops, cells)) * per_step_flop

@@ -33,6 +33,11 @@ class Engine:
     def __str__(self) -> str:
         return "plain torch"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        """The same engine with second derivatives by all weights, as they are needed to train through training."""
+        return self
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         """The output of `layer` for images [B, ch, h, w]."""
         images, stride = _without_unsafe_stride(images, layer)
@@ -80,6 +85,10 @@ class Native(Engine):
     def __str__(self) -> str:
         return "compiled kernels"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        return NativeConvolutions(self._kernels)
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _small_filters(images, layer):
             return super().convolve(images, layer)
@@ -96,6 +105,13 @@ class Native(Engine):
         if isinstance(layer, nn.Linear) or not _small_filters(inputs, layer):
             return super().weight_gradients(inputs, slopes, layer, ends)
         return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
+
+
+class NativeConvolutions(Native):
+    """C++ kernels for convolutions only: the kernel of the norm has no second derivatives by its weights."""
+
+    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
+        return Engine.norm_relu_pool(self, x, norm)
 
 
 def native() -> Native:
