@@ -10,6 +10,7 @@ are not counted, but they take time: compare counts with counts, and times with 
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -126,13 +127,17 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
     A policy that chooses subsets is counted as after its first choice, in an iteration without measurements. If there
     are very many images per class, some are counted, and the rest is in proportion. So are the steps of students.
     """
+    if r.reads("student_sizes") and r.student_sizes:
+        whole = cost(r.replace(student_sizes=0), shape, classes, images, test_images)
+        drawn = sum(students(r).values()) / sum(students(r.replace(student_sizes=0)).values())
+        return replace(whole, distances_flops=round(drawn * whole.distances_flops))
     if r.reads("student_steps") and r.student_steps > 2:
         one, two = (cost(r.replace(student_steps=k), shape, classes, images, test_images) for k in (1, 2))
         more = r.student_steps - 1
         return replace(
             one,
             distances_flops=one.distances_flops + more * (two.distances_flops - one.distances_flops),
-            working_bytes=one.working_bytes + more * (two.working_bytes - one.working_bytes),
+            working_bytes=one.working_bytes + more * one.gradient_bytes,  # a copy of the weights before each step
         )
     if r.ipc > MOST_COUNTED:
         part = cost(_with_ipc(r, MOST_COUNTED), shape, classes, images, test_images)
@@ -184,15 +189,25 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     compared = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real))
     cycles, rest = divmod(r.outer * r.inner, compared.cycle)
     matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes())
-    matching *= students(r, classes) if compared.joint else classes
+    matching *= round(sum(students(r).values())) if compared.joint else classes
     return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
 
 
-def students(r: Recipe, classes: int) -> int:
-    """The sizes that have a student of their own in an inner iteration (objective `trajectory`)."""
-    weights = AfterFirstChoice(policy(r, classes), classes, r.ipc).weights(0)
-    counting = sum(bool(weight) for weight in weights[:-1]) + 1
-    return min(r.student_sizes or counting, counting)
+def students(r: Recipe) -> dict[int, float]:
+    """For each size that has a student of its own (objective `trajectory`): in how many inner iterations, as a share.
+
+    A policy that chooses subsets is counted as after its first choice.
+    """
+    weights = AfterFirstChoice(policy(r, 1), 1, r.ipc).weights(0)
+    sizes = [n for n, weight in enumerate(weights, start=1) if weight or n == r.ipc]
+    return dict.fromkeys(sizes, min(r.student_sizes or len(sizes), len(sizes)) / len(sizes))
+
+
+def student_flops(r: Recipe, whole: Cost) -> dict[int, float]:
+    """About how many FLOPs the student of each size costs in an inner iteration that it has a part in."""
+    images = {n: min(r.student_batch or math.inf, n * r.factor**2 * whole.classes) for n in students(r)}
+    expected = sum(images[n] * share for n, share in students(r).items())
+    return {n: whole.classes * whole.distances_flops * images[n] / expected for n in images}
 
 
 def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
@@ -237,11 +252,11 @@ def timed(
 def _cut(r: Recipe, whole: Cost) -> Recipe:
     """The same recipe with as many images as fit into a probe, and with as many steps of students."""
     match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.match_flops, whole.step_flops))
-    if match == step == 1.0:
+    if match == step == 1.0 and not r.student_sizes:
         return r
     if r.reads("student_steps"):
         fewer = max(1, int(r.student_steps * match))
-        r, match = r.replace(student_steps=fewer), min(1.0, match * r.student_steps / fewer)
+        r, match = r.replace(student_steps=fewer, student_sizes=0), min(1.0, match * r.student_steps / fewer)
     return _with_ipc(r, max(1, int(r.ipc * match))).replace(
         factor=r.factor if r.ipc * match >= 1 else 1,
         real_batch=max(1, int(r.real_batch * match)),

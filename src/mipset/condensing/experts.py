@@ -95,6 +95,23 @@ class ExpertFiles:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._path(self.folder, number), lambda stream: stream.write(to_bytes(content)))
 
+    def trajectory(self, number: int) -> Path:
+        """The file with the snapshots of an expert."""
+        if self.folder is None:
+            raise SettingError("`learner` trajectories keeps its snapshots on disk. Give its files a folder.")
+        return self.folder / f"{number}.safetensors"
+
+    def missing_trajectories(self, experts: int) -> int:
+        """How many of the first so many experts have no file with snapshots yet."""
+        return sum(not self.trajectory(number).exists() for number in range(experts))
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What is left on the disk of the folder, which need not exist yet; None if that is not known."""
+        if self.folder is None:
+            return None
+        return free_bytes(next(parent for parent in self.folder.absolute().parents if parent.exists()))
+
     def remove(self, number: int) -> None:
         """Forget what is known of an expert."""
         if self.folder is not None:
@@ -322,14 +339,12 @@ class Trajectories(TrainedOnce):
         """Train the experts whose trajectories are not on disk yet."""
         if self._files:
             return
-        folder = self.files.folder
-        if folder is None:
-            raise SettingError("`learner` trajectories keeps its snapshots on disk. Give its files a folder.")
         networks = [self._fresh(number) for number in range(len(self.builds))]
         shape = (len(self.marks), weights_of(networks[0]).numel())
-        files = [TensorFile(folder / f"{number}.safetensors", "snapshots", shape) for number in range(len(networks))]
+        files = [TensorFile(self.files.trajectory(number), "snapshots", shape) for number in range(len(networks))]
         missing = [number for number, file in enumerate(files) if not self._holds(file, networks[number])]
-        _check_room(folder, files[0].bytes * (len(missing) + SPARE) if missing else 0)
+        if missing:
+            self._check_room(files[0].bytes * (len(missing) + SPARE))
         for place, number in enumerate(missing):
 
             def step_done(done: int, before: int = place * self.steps) -> None:
@@ -340,6 +355,16 @@ class Trajectories(TrainedOnce):
             self.files.remove(number)
         self._seconds = sum(finite_number(file.notes()["seconds"]) for file in files)
         self._files = files
+
+    def _check_room(self, needed: int) -> None:
+        """Refuse trajectories that do not fit on the disk of the cache folder."""
+        free = self.files.free_bytes
+        if free is not None and free < needed:
+            raise ArtifactError(
+                f"The trajectories of the experts need {byte_count(needed)} in {self.files.folder}, but "
+                f"{byte_count(free)} are left there. Choose fewer `experts` or `expert_starts`, or another folder with "
+                f"the variable MIPSET_HOME."
+            )
 
     @staticmethod
     def _holds(file: TensorFile, theta: Network) -> bool:
@@ -369,17 +394,6 @@ class Trajectories(TrainedOnce):
 
     def _snapshot(self, number: int, snapshot: int) -> Tensor:
         return self._files[number].row(snapshot).to(self._device)
-
-
-def _check_room(folder: Path, needed: int) -> None:
-    """Refuse trajectories that do not fit on the disk of the cache folder."""
-    ancestor = next(parent for parent in folder.absolute().parents if parent.exists())
-    free = free_bytes(ancestor)
-    if free is not None and free < needed:
-        raise ArtifactError(
-            f"The trajectories of the experts need {byte_count(needed)} in {folder.parent}, but {byte_count(free)} are "
-            f"left there. Choose fewer `experts` or `expert_starts`, or another folder with the variable MIPSET_HOME."
-        )
 
 
 class Heartbeat:

@@ -105,10 +105,13 @@ class Recipe:
         most=MOST_COUNT,
     )
     student_lr: float = _setting(
-        0.01, "α, first learning rate of a student; each size learns its own", least=1e-9, most=MOST_STUDENT_RATE
+        0.01,
+        "first learning rate of a student; each size learns its own from there",
+        least=1e-9,
+        most=MOST_STUDENT_RATE,
     )
-    student_lr_lr: float = _setting(1e-5, "learning rate of α", least=0, most=MOST_RATE)
-    student_lr_momentum: float = _setting(0.5, "momentum of α", least=0)
+    student_lr_lr: float = _setting(1e-5, "rate at which `student_lr` is learned; 0 keeps it", least=0, most=MOST_RATE)
+    student_lr_momentum: float = _setting(0.5, "momentum of `student_lr`", least=0)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT

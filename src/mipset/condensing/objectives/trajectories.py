@@ -196,8 +196,8 @@ class TrajectoryMatching(Objective[TrajectoryTarget]):
         for size, rate in enumerate(self._rates.tolist(), start=1):
             if not 0 < rate <= MOST_STUDENT_RATE:
                 raise DivergedError(
-                    f"The condensation diverged: the learned rate α of students of size {size} became {rate:.3g}, and "
-                    f"it must be above 0 and at most {MOST_STUDENT_RATE:g}. Try a smaller `student_lr_lr` or `pixel_lr`."
+                    f"The condensation diverged: the learned rate of students of size {size} became {rate:.3g}, and it "
+                    f"must be above 0 and at most {MOST_STUDENT_RATE:g}. Try a smaller `student_lr_lr` or `pixel_lr`."
                 )
 
     @property
@@ -216,7 +216,7 @@ class _Known(Function):
     def forward(
         ctx: Any,
         images: Tensor,
-        rates: Tensor,
+        rates: Tensor,  # noqa: ARG004 (an input, so that it gets its derivative)
         values: Tensor,
         by_images: list[tuple[int, Tensor]],
         by_rates: Tensor,
