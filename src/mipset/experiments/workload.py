@@ -66,7 +66,10 @@ class Workload:
     def _evaluation_flops(self, cell: Cell, targets: Sequence[EvaluationTarget]) -> float:
         grid = self.comparison.grid
         return grid.plan.networks * sum(
-            evaluation_flops(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor, size)
+            evaluation_flops(
+                *(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor),
+                cell.builder.length(cell.recipe, size),
+            )
             for target in targets
             for size in grid.plan.sizes
         )
@@ -92,7 +95,7 @@ class Workload:
                 cost = self._cost(run.recipe)
                 total += cost.seconds(cost.match_flops * per_match_flop, cost.step_flops * per_step_flop)
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
-                experts = (run.recipe.experts, *settings_of_experts(run.recipe).items())
+                experts = (run.of, run.recipe.experts, *settings_of_experts(run.recipe).items())
                 total -= self.expert_flops(run) * per_step_flop * (experts in trained)
                 trained.add(experts)
             return total + sum(map(self._other_flops, cells)) * per_step_flop

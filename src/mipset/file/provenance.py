@@ -37,6 +37,9 @@ class Provenance(TypedDict, total=False):
     # A set whose order was changed.
     reordered: str  # name of the method, such as "yoco"
     reordered_with: str  # settings of that method
+    # A set that was made from a condensed set alone.
+    components: int  # svd-truncate: components that the images of each class are made of
+    recondensed_from: int  # recondense: images per class of the set that stood for the real images
     # A set that another program condensed.
     imported: str  # kind of file: "mdc" or "dc"
     imported_sha256: str  # digest of that file

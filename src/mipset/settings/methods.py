@@ -89,6 +89,17 @@ METHODS: dict[str, Method] = dict(
         _method("herding", "real images whose mean features are near the mean of the class", builder="herding"),
         _method("k-center", "real images that cover the class", builder="k-center"),
         _method("yoco", "Baseline C with its images in the order of YOCO", builder="yoco"),
+        _method(
+            "svd-truncate",
+            "Baseline C without its smaller components; our stand-in for slimmable condensation without learning",
+            builder="svd-truncate",
+        ),
+        _method(
+            "recondense",
+            "Baseline C condensed again for each smaller size, without the real images; our stand-in for slimmable "
+            "condensation with learning",
+            builder="recondense",
+        ),
     ]
 )
 
@@ -99,6 +110,7 @@ GROUPS = {
     "class-wise": ("baseline-c", "mdc", "mdc-per-class"),
     "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size"),
     "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
+    "slimmable": ("baseline-c", "svd-truncate", "recondense", "mdc"),
 }
 
 
