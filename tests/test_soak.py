@@ -77,6 +77,31 @@ def test_what_must_never_happen_is_noticed(tmp_path: Path, nursery: Scripted, wh
         assert report.endswith("repeat: python -m soak --seed 5 --only 7")
 
 
+def test_ctrl_c_ends_the_soak_with_the_counts_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import soak.__main__ as module
+
+    class Pressed(module.FAULTS[0].__class__):  # type: ignore[misc]
+        def inject(self, trial: object) -> None:
+            raise KeyboardInterrupt
+
+    class Closing(Scripted):
+        def __init__(self, *_: object) -> None:
+            super().__init__(0)
+
+        def close(self) -> None:
+            pass
+
+    harmless = type("Harmless", (), {"name": "nothing", "inject": lambda *_: None})()
+    monkeypatch.setattr(module, "FAULTS", (harmless, harmless, Pressed("Ctrl-C", ())))
+    monkeypatch.setattr(module, "Nursery", Closing)
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["soak", "--duration", "1h"])
+    assert module.main() == 130
+    assert "| faults: nothing " in capsys.readouterr().out
+
+
 def test_damage_always_changes_a_file(tmp_path: Path) -> None:
     from random import Random
 

@@ -26,7 +26,7 @@ def soak(
 ) -> Tally:
     """Inject the faults with these numbers, until all are done or the time is over. The kinds take turns."""
     start = time.monotonic()
-    said = start
+    said, shown = start, 0
     nursery = Nursery(folder, PATIENCE)
     lab = Lab(folder, nursery, seed, settings)
     try:
@@ -38,9 +38,14 @@ def soak(
             fault.inject(trial)
             lab.tally.faults[fault.name] += 1
             trial.close()
+            for report in lab.tally.reports[shown:]:  # at once: the rest may take an hour
+                print(f"{report}\n", file=sys.stderr, flush=True)
+            shown = len(lab.tally.reports)
             if time.monotonic() - said > PROGRESS:
                 said = time.monotonic()
                 print(f"{duration(said - start)}: {line(lab.tally)}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        lab.tally.interrupted = True  # what was counted so far is worth a table
     finally:
         nursery.close()
     return lab.tally
@@ -56,6 +61,7 @@ def table(tally: Tally) -> str:
     """All counts, as a table in Markdown."""
     rows = [(f"faults: {kind}", number) for kind, number in tally.faults.items()]
     rows += [("faults", tally.faults.total()), ("commands", tally.commands)]
+    rows += [("commands that a signal or a full disk stopped", tally.stopped)]
     rows += [("finished runs", tally.finished.total()), ("in different settings", len(tally.finished))]
     rows += [("refusals in one sentence", tally.noticed)]
     rows += [(f"{what} (must be 0)", tally.found[what]) for what in NEVER]
@@ -77,12 +83,10 @@ def main() -> int:
     numbers = count() if arguments.only is None else [arguments.only]
     tally = soak(folder, arguments.seed, numbers, parse_duration(arguments.duration))
     print(table(tally))
-    for report in tally.reports:
-        print(f"\n{report}")
     if tally.found:
         return 1
     shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return 130 if tally.interrupted else 0
 
 
 if __name__ == "__main__":

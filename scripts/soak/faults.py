@@ -207,7 +207,7 @@ class HostileFile(Fault):
 
 
 class AbsurdSetting(Fault):
-    """A setting with a value that nobody means. It is refused, or the run ends as it should."""
+    """A setting with a value that nobody means. It is refused, or the run ends with a file that can be read."""
 
     name = "absurd setting"
     FLAGS = (
@@ -235,7 +235,8 @@ class AbsurdSetting(Fault):
         flag, value = trial.random.choice(self.FLAGS), trial.random.choice(self.VALUES)
         setting = trial.random.choice([SMALL, Setting("mdc", "on", "gradient")])
         words = [word for word in trial.words(setting) if word != QUICK]  # the memory must be estimated here
-        trial.run(*words, f"{flag}={value}")
+        if trial.run(*words, f"{flag}={value}").code == 0:
+            trial.run_well("show", "x")
 
 
 def damage(file: Path, random: Random) -> None:

@@ -24,11 +24,13 @@ class Tally:
     """What was counted."""
 
     faults: Counter[str] = field(default_factory=Counter)
+    stopped: int = 0  # commands that a signal or a full disk ended; the others were faster
     commands: int = 0
     finished: Counter[str] = field(default_factory=Counter)  # runs, by their setting
     noticed: int = 0  # commands that refused what was damaged, hostile or absurd
     found: Counter[str] = field(default_factory=Counter)  # what must never happen
     reports: list[str] = field(default_factory=list)  # how to repeat it
+    interrupted: bool = False  # by Ctrl-C, before the time was over
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Trial:
         ended = self.lab.nursery.run(words, self.work, self.home, harm, during or (lambda _: None), anew)
         disturbed = harm != NO_HARM or during is not None  # only then may a signal end it
         self.lab.tally.commands += 1
+        self.lab.tally.stopped += disturbed and ended.code != 0
         if "Traceback" in ended.err:
             self.fail("tracebacks", ended, ended.err)
         elif ended.code is None:

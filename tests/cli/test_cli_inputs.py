@@ -112,6 +112,24 @@ class TestOwnData:
         for flag in ("--real-batch 11", "--train-batch 21", "--init noise"):
             assert flag in message
 
+    def test_compare_takes_a_dozen_images_of_each_class_too(
+        self, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        pictures, out = save_pictures(tmp_path / "pets", size=16), tmp_path / "table"
+        brief = ["--width", "4", "--outer", "1", "--inner", "1", "--experts", "1", "--expert-steps", "1"]
+        grid = ["--methods", "baseline-c,mdc", "--sizes", "1", "--networks", "1", "--epochs", "1", "--workers", "1"]
+        command = ["compare", f"folder:{pictures}", "--out", str(out), *brief, *grid, "--threads", "1"]
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*command, "--real-batch", "8"])
+        assert ended.value.code == 0
+        (note,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("mipset: ")]
+        assert note == (
+            "mipset: Class 'cat' has 10 of 20 training images, which gives --train-batch 20, not 64; "
+            "--init noise, not herding."
+        )
+        recipes = [read(file).recipe for file in out.glob("runs/*/1.safetensors")]
+        assert [(r["real_batch"], r["train_batch"], r["init"]) for r in recipes] == [(8, 20, "noise")] * 2
+
     def test_bad_pictures_are_left_out_again_by_evaluate(
         self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
     ) -> None:

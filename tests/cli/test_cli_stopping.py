@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from commands import SOURCE
 from mipset.cli.stopping import Stopping
 from mipset.errors import TeamError
 
@@ -31,3 +36,29 @@ def test_signal_does_not_replace_the_message_of_an_error() -> None:
             raise TeamError("another process has ended")
         signal.raise_signal(signal.SIGTERM)
         assert stopping.asked
+
+
+CHILD = {**os.environ, "PYTHONPATH": SOURCE}
+IMPORTING = """
+import os, signal, sys
+from mipset import cli
+
+class InTheMiddle:
+    def find_spec(self, name, *_):
+        if name == "torch.nn":
+            os.kill(os.getpid(), signal.SIGTERM)
+        if name == "torch.hub":  # later
+            print("importing")
+
+sys.meta_path.insert(0, InTheMiddle())
+cli.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", [["condense", "fashion-mini", "--out", "x"], ["compare", "fashion-mini"]])
+def test_sigterm_during_the_import_of_torch_waits_for_its_end(tmp_path: Path, words: list[str]) -> None:
+    command = [sys.executable, "-c", IMPORTING, *words]
+    ended = subprocess.run(command, cwd=tmp_path, env=CHILD, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (143, "importing\n")
+    assert ended.stderr == "mipset: Terminated. Nothing was written.\n"
+    assert not list(tmp_path.iterdir())

@@ -57,6 +57,8 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ({"pixel_lr": 1e30}, r"`pixel_lr` is 1e\+30: it must be at least 0 and at most 1000\.$"),
         ({"network_lr": 1e6}, r"`network_lr` is 1000000.0: it must be at least 0 and at most 1000\.$"),
         ({"ipc": 10**9}, r"`ipc` is 1000000000: it must be at least 1 and at most 1e\+06\.$"),
+        ({"train_images": 10**12}, r"`train_images` is 1000000000000: it must be at least 0 and at most 1e\+09\.$"),
+        ({"depth": 2**63}, r"`depth` is 9223372036854775808: it must be at least 1 and at most 1000\.$"),
         ({"width": 10**9}, r"`width` is 1000000000: it must be at least 1 and at most 1e\+06\.$"),
         ({"pixel_lr": float("nan")}, r"`pixel_lr` is nan: it must be at least 0"),
         ({"pixel_lr": float("inf")}, r"`pixel_lr` is inf: it must be at least 0 and at most"),

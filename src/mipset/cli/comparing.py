@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mipset.cli.inputs import load_with_progress, loading_of, recipe_name_for
+from mipset.cli.inputs import fitted_with_note, load_with_progress, loading_of, recipe_name_for
 from mipset.cli.machine import (
     Engines,
     add_machine_flags,
@@ -35,6 +36,7 @@ from mipset.errors import DivergedError, SettingError, how_to_install
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
+    from mipset.data import Dataset
     from mipset.experiments.comparison import Comparison
     from mipset.experiments.results import Result
     from mipset.experiments.run import Machine
@@ -152,6 +154,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if arguments.held_out is not None:
         data = data.held_out(arguments.held_out, 0)
         remark = f"The test images are a held-out share of {arguments.held_out:g} of the training images."
+    changes = {**changes, **_fitting(recipe, changes, data)}
     plan = EvaluationPlan(
         sizes=parse_sizes(arguments.sizes, min(method.recipe(recipe, changes).ipc for method in methods)),
         protocol=protocol_of(arguments),
@@ -176,6 +179,15 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         check_memory(arguments, device, lambda: Workload(comparison).max_memory)
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
     return comparison, Machine(device, engine, workers_of(arguments, device))
+
+
+def _fitting(name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
+    """Settings that small data need and that nobody typed, for all methods alike."""
+    from mipset.settings.catalogue import recipe
+
+    wanted = recipe(name, **changes)
+    fitted = asdict(fitted_with_note(wanted, data, changes))
+    return {setting: fitted[setting] for setting, value in asdict(wanted).items() if fitted[setting] != value}
 
 
 def _print_tables(results: Sequence[Result]) -> None:

@@ -51,6 +51,11 @@ class Stopping:
     def _receive(self, number: int, frame: object) -> None:
         if self._received is not None:  # it is stopping already
             return
+        if _torch_is_being_imported():
+            later = threading.Timer(0.1, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+            return
         self._received = signal.Signals(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self._waits:
@@ -104,3 +109,9 @@ class Stopping:
             self._waits = done < total
 
         return report_and_ask
+
+
+def _torch_is_being_imported() -> bool:
+    """Whether `import torch` has begun and not ended. A KeyboardInterrupt meanwhile would abort the process in C++."""
+    spec = getattr(sys.modules.get("torch"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))

@@ -84,10 +84,13 @@ def _part_of(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     while True:
         part = path.parent / f".{path.name}.{os.urandom(4).hex()}.part"
         make(part)
-        handle = _opened(part)
+        try:
+            handle = _opened(part)
+        except FileNotFoundError:  # another process took it for abandoned, before it was opened
+            continue
         if handle is None or (locks.take(handle) and locks.is_at(part, handle)):
             break
-        os.close(handle)  # another process took it for abandoned, before it was locked
+        os.close(handle)  # the same, before it was locked
     try:
         yield part
     except BaseException:

@@ -76,6 +76,8 @@ AUGMENTATIONS: Mapping[str, str] = {
 NO_AUGMENTATION = "none"
 MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
 MOST_STUDENT_RATE = 10.0  # of a student, whose usual rate is about 0.01
+MOST_AMOUNT = 1_000_000_000  # of iterations, steps, or images to learn from: more never ends
+MOST_DEPTH = 1000  # of layers; the images set the real limit
 MOST_RATE = 1000  # of learning and of weight decay: with more, everything diverges in the first steps
 MOST = 1e30  # larger numbers overflow float32 during a run
 

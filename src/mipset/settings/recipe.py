@@ -19,7 +19,9 @@ from mipset.settings.choices import (
     LEARNERS,
     METRICS,
     MOST,
+    MOST_AMOUNT,
     MOST_COUNT,
+    MOST_DEPTH,
     MOST_RATE,
     MOST_STUDENT_RATE,
     NO_AUGMENTATION,
@@ -44,10 +46,11 @@ def _setting(
     among: Mapping[str, str] | None = None,
     own: bool = False,
     least: float | None = None,
-    most: float = MOST,
+    most: float | None = None,
 ) -> Any:
     """A field with its help text, the names it can be chosen from, whether a class of one's own can be, its limits."""
-    limits = {"choices": among or {}, "own": own, "least": least, "most": most}
+    largest = MOST_AMOUNT if isinstance(default, int) else MOST
+    limits = {"choices": among or {}, "own": own, "least": least, "most": largest if most is None else most}
     return field(default=default, metadata={"help": text, **limits})
 
 
@@ -116,7 +119,7 @@ class Recipe:
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
     )
-    depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1)
+    depth: int = _setting(3, "blocks of the network; of a ResNet, its layers: 10 or 18", least=1, most=MOST_DEPTH)
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
     real_batch: int = _setting(64, "real images per class in one comparison with the synthetic images", least=1)
@@ -144,7 +147,7 @@ class Recipe:
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
     network_decay: float = _setting(5e-4, "weight decay of the network", least=0, most=MOST_RATE)
-    seed: int = _setting(0, "seed of all random draws", least=0)
+    seed: int = _setting(0, "seed of all random draws", least=0, most=MOST)
 
     def __post_init__(self) -> None:
         for f in fields(self):
