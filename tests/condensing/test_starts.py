@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mipset.condensing.assembly import assemble
-from mipset.condensing.clustering import k_means
+from mipset.condensing.clustering import k_means, random_points
 from mipset.condensing.learners import Untrained
 from mipset.condensing.orders import herding, nearest_to_centroids
 from mipset.condensing.starts import Look
@@ -41,27 +41,28 @@ class TestKMeans:
     def test_separate_clusters_are_found(self) -> None:
         centres = 20 * torch.eye(5)[:4]
         data = torch.cat([centre + 0.1 * points(7 + i, i) for i, centre in enumerate(centres)])
-        results = [k_means(data, 4, seeded(seed)) for seed in range(10)]
+        results = [k_means(data, random_points(data, 4, seeded(seed))) for seed in range(10)]
         best = min(results, key=lambda result: float(torch.cdist(data, result[0]).min(dim=1).values.sum()))
         assert sorted(best[1].tolist()) == [7, 8, 9, 10]
         assert float(torch.cdist(centres, best[0]).min(dim=1).values.max()) < 0.5
 
     @given(st.integers(1, 12), st.integers(12, 30), st.integers(0, 50))
     def test_every_point_belongs_to_one_of_k_clusters(self, k: int, count: int, seed: int) -> None:
-        centroids, counts = k_means(points(count, seed), k, seeded(seed))
+        data = points(count, seed)
+        centroids, counts = k_means(data, random_points(data, k, seeded(seed)))
         assert centroids.shape == (k, 5)
         assert bool(centroids.isfinite().all())
         assert (len(counts), int(counts.sum())) == (k, count)
         assert int(counts.min()) >= 1
 
     def test_copies_of_one_point_fill_all_clusters(self) -> None:
-        centroids, counts = k_means(torch.ones(6, 5), 3, seeded())
+        centroids, counts = k_means(torch.ones(6, 5), torch.ones(3, 5))
         assert torch.equal(centroids, torch.ones(3, 5))
         assert int(counts.min()) >= 1
 
     def test_one_cluster_is_the_mean(self) -> None:
         data = points(9)
-        centroids, counts = k_means(data, 1, seeded())
+        centroids, counts = k_means(data, random_points(data, 1, seeded()))
         torch.testing.assert_close(centroids[0], data.mean(dim=0))
         assert counts.tolist() == [9]
 

@@ -438,7 +438,7 @@ def test_costs_are_those_of_a_real_run(toy: Dataset, mtt: Recipe) -> None:
     flops = student_flops(r, counted)
     assert flops[2] == pytest.approx(2 * flops[1])
     assert sum(flops.values()) == pytest.approx(counted.classes * counted.distances_flops)
-    training = Passes(1, 1) * r.training_steps
+    training = Passes(1, 1) * r.training_steps(toy.classes)
     assert passes(r, toy.shape, toy.classes, len(toy.train)) == Passes(2, 3) * 3 * 2 + training
 
 

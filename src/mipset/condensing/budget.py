@@ -112,8 +112,8 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         each = r.steps_per_expert * times.step
         learning = {"experts": min(MOST_TRAJECTORIES, max(FEWEST_EXPERTS, int(EXPERT_SHARE * seconds / each)))}
         left -= learning["experts"] * each
-    elif r.learner == "trained":
-        iteration += (r.inner - 1) / r.inner * r.train_steps * times.step
+    else:
+        iteration += (r.inner - 1) / r.inner * r.train_steps(classes) * times.step
     fewest = max(FEWEST_ITERATIONS, r.inner)
     if left < fewest * iteration:
         spare = 1 - EXPERT_SHARE if learning else 1.0

@@ -1,6 +1,6 @@
 """Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
-Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, policy and
+Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, sampler, policy and
 learner, and the place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
@@ -98,6 +98,8 @@ class CheckpointedRun:
             for tensor in (parts.S.pixels, *parts.optimiser.state.values()):
                 parts.team.complete(tensor, parts.classes, dim=1)
             parts.team.complete(place.F, parts.classes)
+        for tensor in parts.sampler.state.values():
+            parts.team.complete(tensor, parts.classes)
         if parts.team.leads:
             self.write()
         self._agreed(GO_ON)  # no process ends before the file is written
@@ -130,6 +132,7 @@ def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> No
         "pixels": parts.S.pixels.cpu(),
         "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
         "objective": {name: tensor.cpu() for name, tensor in parts.objective.state.items()},
+        "sampler": parts.sampler.state,
         "policy": parts.policy.state(),
         "learner": parts.learner.state(),
     }
@@ -293,6 +296,7 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
         check(set(own) == set(saved))
         for name, tensor in own.items():
             tensor.copy_(like(saved[name], tensor))
+    parts.sampler.restore(state["sampler"])
     parts.policy.restore(state["policy"])
     check(parts.policy.state() == state["policy"])
     parts.learner.restore(state["learner"])

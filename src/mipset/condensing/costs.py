@@ -35,6 +35,7 @@ from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.training import Images
+from mipset.settings.choices import FROM_NOISE
 from mipset.settings.recipe import Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -56,6 +57,7 @@ PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 class Cost:
     """The cost of a recipe for data of one shape. Tensors are of 32-bit floats, on one device."""
 
+    sampling_flops: int  # of clustering real images, for one match
     target_flops: int  # one match, the part of the real images
     distances_flops: int  # one match, the rest: distances of the synthetic images and gradient of the pixels
     step_flops: int  # one training step of the network
@@ -77,6 +79,11 @@ class Cost:
     @property
     def match_flops(self) -> int:
         """One match: one class in one inner iteration."""
+        return self.sampling_flops + self.compared_flops
+
+    @property
+    def compared_flops(self) -> int:
+        """One match without the choice of its real images."""
         return self.target_flops + self.distances_flops
 
     @property
@@ -153,22 +160,23 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         sample.train()  # from now on there are gradients and momentum
         with FlopCounterMode(display=False) as counter:
             sample.train()
-        step_flops = int(counter.get_total_flops())
+        step_flops = round(int(counter.get_total_flops()) * _filled(r, classes))
         with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
             sample.match_all()
         match_flops, target_flops = (count // sample.matches for count in (counter.get_total_flops(), target.flops))
+    build = builder(r.architecture, shape, classes)
     by_features = r.init in ("herding", "k-means")
-    look_flops = feature_flops(builder(r.architecture, shape, classes), shape) if by_features else 0
     pixels = shape[0] * shape[1] * shape[2]
     parameters = sum(weight.numel() for weight in sample.theta.parameters())
     return Cost(
+        sampling_flops=_sampling_flops(r, images // classes, build, shape),
         target_flops=target_flops,
         distances_flops=match_flops - target_flops,
         step_flops=step_flops,
-        start_flops=images * look_flops,
+        start_flops=images * feature_flops(build, shape) if by_features else 0,
         classes=classes,
-        steps=r.train_steps if r.learner == "trained" else 0,
-        training_steps=r.training_steps,
+        steps=r.train_steps(classes),
+        training_steps=r.training_steps(classes),
         inner=r.inner,
         outer=r.outer,
         parameters=parameters,
@@ -176,10 +184,39 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         remembered=sum(t.numel() == sample.parts.S.pixels.numel() for t in sample.parts.optimiser.state.values()),
         stored_pixels=r.ipc * classes * pixels,
         data_bytes=(images + test_images) * (pixels + LABEL_BYTES),
-        starting_bytes=images * pixels if r.init != "noise" else 0,
+        starting_bytes=images * pixels if r.init not in FROM_NOISE else 0,
         working_bytes=peak.most,
         trajectory_bytes=4 * parameters * r.snapshots * r.experts if r.learner == "trajectories" else 0,
     )
+
+
+def _filled(r: Recipe, classes: int) -> float:
+    """How full the batches of training steps are: the last batch of an epoch on synthetic images can have fewer."""
+    if r.learner != "trained-on-synthetic":
+        return 1.0
+    images = r.decoded_images(classes)
+    batch = _train_batch(r, classes)
+    return images / (batch * -(-images // batch))
+
+
+def _train_batch(r: Recipe, classes: int) -> int:
+    """Images of a full training step."""
+    return min(r.train_batch, r.decoded_images(classes)) if r.learner == "trained-on-synthetic" else r.train_batch
+
+
+def _sampling_flops(r: Recipe, members: int, build: Callable[[], Network], shape: Shape) -> int:
+    """The FLOPs of clustering for one match: features of real images, and distances from centroids.
+
+    This is the most that it can be: k-means often ends before its last step.
+    """
+    if r.sampler != "k-means":
+        return 0
+    looked_at = min(r.cluster_images or members, members)
+    features = fresh(build, 0, META).features(torch.zeros(1, *shape, device=META)).shape[1]
+    looks = (looked_at + r.real_batch) * feature_flops(build, shape)
+    distances = 2 * features * looked_at * r.real_batch * (r.cluster_steps + 1)
+    clusterings = -(-r.inner // r.cluster_every)
+    return round((looks + distances) * clusterings / r.inner)
 
 
 def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
@@ -190,7 +227,7 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     cycles, rest = divmod(r.outer * r.inner, compared.cycle)
     matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes())
     matching *= round(sum(students(r).values())) if compared.joint else classes
-    return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
+    return matching + Passes(1, 1) * r.training_steps(classes) + measuring_passes(r, shape, classes, images)
 
 
 def students(r: Recipe) -> dict[int, float]:
@@ -245,13 +282,14 @@ def timed(
     small = whole if part is r else cost(part, shape, classes, 0)
     sample = Sample(part, shape, classes, device, engine)
     step = _fastest(sample.train, sample.wait, clock) * whole.step_flops / small.step_flops
-    match = _fastest(sample.match_all, sample.wait, clock) / sample.matches * whole.match_flops / small.match_flops
-    return match, step
+    compared = _fastest(sample.match_all, sample.wait, clock) / sample.matches
+    sampling = step * whole.sampling_flops / whole.step_flops
+    return compared * whole.compared_flops / small.compared_flops + sampling, step
 
 
 def _cut(r: Recipe, whole: Cost) -> Recipe:
     """The same recipe with as many images as fit into a probe, and with as many steps of students."""
-    match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.match_flops, whole.step_flops))
+    match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.compared_flops, whole.step_flops))
     if match == step == 1.0 and not r.student_sizes:
         return r
     if r.reads("student_steps"):
@@ -302,7 +340,8 @@ class Sample:
     def __init__(
         self, r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
     ) -> None:
-        still = r.replace(pixel_lr=0.0, student_lr_lr=0.0)
+        r = r.replace(train_batch=_train_batch(r, classes))
+        still = r.replace(pixel_lr=0.0, student_lr_lr=0.0, sampler="shuffled-epochs")  # see `_sampling_flops`
         level = (0.5,) * shape[0]
         images = max(r.real_batch, r.train_batch)
         build = builder(r.architecture, shape, classes, engine)

@@ -47,7 +47,7 @@ class Workload:
         """FLOPs of training the experts of a condensation, if it has any; they are a part of `run_flops`."""
         if not settings_of_experts(run.recipe):
             return 0.0
-        return run.recipe.training_steps * self._cost(run.recipe).step_flops
+        return run.recipe.training_steps(self.comparison.grid.data.classes) * self._cost(run.recipe).step_flops
 
     def build_flops(self, cell: Cell) -> float:
         """FLOPs of building the sets of a cell from its condensations, once."""

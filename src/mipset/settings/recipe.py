@@ -13,10 +13,12 @@ from mipset.errors import SettingError, choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
     AUGMENTATIONS,
+    COMPOSITIONS,
     DISTANCES,
     FREEZE_RULES,
     INITIALISATIONS,
     LEARNERS,
+    MATCHED_LAYERS,
     METRICS,
     MOST,
     MOST_AMOUNT,
@@ -27,9 +29,12 @@ from mipset.settings.choices import (
     NO_AUGMENTATION,
     OBJECTIVES,
     OPTIMISERS,
+    PIXEL_SPACES,
     POLICIES,
     PRECISIONS,
     READ_IF,
+    SAMPLERS,
+    STEP_AFTER,
     STEPS,
     augmentation_names,
     parse_objective,
@@ -83,6 +88,7 @@ class Recipe:
         + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
+    matched_layers: str = _setting("convolutions", "whose gradients are compared (`gradient`)", among=MATCHED_LAYERS)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
     experts: int = _setting(
         4, "networks that are trained once (learner `experts` or `trajectories`)", least=1, most=MOST_COUNT
@@ -123,20 +129,35 @@ class Recipe:
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
     real_batch: int = _setting(64, "real images per class in one comparison with the synthetic images", least=1)
+    sampler: str = _setting("shuffled-epochs", "which real images are compared", among=SAMPLERS)
+    cluster_every: int = _setting(10, "inner iterations between two clusterings (sampler `k-means`)", least=1)
+    cluster_images: int = _setting(
+        0,
+        "at most so many real images of each class are clustered, drawn anew each time; 0: all (sampler `k-means`)",
+        least=0,
+    )
+    cluster_steps: int = _setting(100, "most steps of k-means in one clustering (sampler `k-means`)", least=1)
     pixel_optimiser: str = _setting("sgd", "how pixels move", among=OPTIMISERS)
     pixel_lr: float = _setting(
         0.005,
         "λ, learning rate of the pixels. With sgd it is that of 10 images per class of 32 x 32 pixels, and scaled with "
-        "both. With adam it is the largest change in one step, as a part of the range of a pixel",
+        "both, unless `pixel_space` is normalised. With adam it is the largest change in one step, as a part of the "
+        "range of a pixel",
         least=0,
         most=MOST_RATE,
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
+    pixel_space: str = _setting("unit", "what `pixel_lr` is the rate of (sgd)", among=PIXEL_SPACES)
+    step_after: str = _setting("each-class", "when pixels take a step (sgd)", among=STEP_AFTER)
     match_augment: str = _setting(
         "color_crop_cutout", f"augmentation that real and synthetic images share: {_OPERATIONS}"
     )
+    composition: str = _setting("idc", "how the operations of an augmentation are combined", among=COMPOSITIONS)
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
-    train_batch: int = _setting(64, "real images per training step of the network", least=1)
+    train_epochs: int = _setting(
+        50, "epochs on the synthetic images per inner iteration (learner `trained-on-synthetic`)", least=0
+    )
+    train_batch: int = _setting(64, "images per training step of the network", least=1)
     train_augment: str = _setting(
         "color_crop", f"augmentation of every image that the network learns from: {_OPERATIONS}"
     )
@@ -170,6 +191,16 @@ class Recipe:
             )
         if terms == ["trajectory"]:
             self._check_students()
+        if self.matched_layers != "convolutions" and "gradient" not in terms:
+            raise SettingError(
+                f"`matched_layers` {self.matched_layers} needs gradients, but `objective` {self.objective} compares "
+                f"none. Leave it out, or choose the objective gradient."
+            )
+        if 0 < self.cluster_images < self.real_batch:
+            raise SettingError(
+                f"`cluster_images` is {self.cluster_images}, fewer than the {self.real_batch} clusters of "
+                f"`real_batch`. Choose {self.real_batch} or more, or 0 for all images of a class."
+            )
         if self.pool > 1 and self.life == 1:
             raise SettingError(
                 f"`pool` is {self.pool}, but `life` is 1: networks take turns only if each of them is used in 2 or "
@@ -253,10 +284,15 @@ class Recipe:
         weights = _numbers(self.prefix_weights, self.ipc)
         return {n: weight / sum(weights) for n, weight in enumerate(weights, start=1) if weight}
 
-    @property
-    def train_steps(self) -> int:
-        """Training steps of the network between two inner iterations."""
-        return -(-self.train_images // self.train_batch)
+    def decoded_images(self, classes: int) -> int:
+        """Training images of the whole synthetic set of so many classes."""
+        return classes * self.ipc * self.factor**2
+
+    def train_steps(self, classes: int) -> int:
+        """Training steps of the network between two inner iterations, for so many classes."""
+        if self.learner == "trained-on-synthetic":
+            return self.train_epochs * -(-self.decoded_images(classes) // self.train_batch)
+        return -(-self.train_images // self.train_batch) if self.learner == "trained" else 0
 
     @property
     def snapshots(self) -> int:
@@ -268,19 +304,18 @@ class Recipe:
         """Training steps of an expert."""
         return self.expert_steps if self.learner == "experts" else (self.snapshots - 1) * self.snapshot_steps
 
-    @property
-    def training_steps(self) -> int:
+    def training_steps(self, classes: int) -> int:
         """All training steps of networks in a run."""
         if self.learner in ("experts", "trajectories"):
             return self.experts * self.steps_per_expert
-        return self.outer * (self.inner - 1) * self.train_steps if self.learner == "trained" else 0
+        return self.outer * (self.inner - 1) * self.train_steps(classes)
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""
         return all(getattr(self, other) in values for other, values in READ_IF.get(setting, {}).items())
 
     def scaled_pixel_lr(self, resolution: tuple[int, int]) -> float:
-        """λ for images of this resolution.
+        """λ for pixels from 0 to 1 of images of this resolution.
 
         Gradients of a mean over N images shrink with N and with the pixels; Adam does not depend on their scale.
         """
