@@ -31,7 +31,7 @@ def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: ob
         ({"train_images": 5}, "`train_images` needs `learner` trained, not experts"),
         (
             {"learner": "untrained", "objective": "feature", "experts": 5},
-            "`experts` needs `learner` experts, not untrained",
+            "`experts` needs `learner` experts or trajectories, not untrained",
         ),
     ],
 )

@@ -235,8 +235,8 @@ def _trajectories(r: Recipe, build: Build, real: Images, team: Team, files: Expe
 LEARNERS: Mapping[str, Callable[[Recipe, Build, Images, Now, Team, ExpertFiles], Learner]] = {
     "trained": lambda r, build, real, _now, team, _files: _trained(r, build, real, team),
     "experts": lambda r, build, real, _now, team, files: _experts(r, build, real, team, files),
-    "trajectories": lambda r, build, real, _now, team, files: _trajectories(r, build, real, team, files),
     "untrained": lambda r, build, real, *_: Untrained(build, real.pixels.device, r.seed),
+    "trajectories": lambda r, build, real, _now, team, files: _trajectories(r, build, real, team, files),
     "trained-on-synthetic": lambda r, build, real, now, team, _: _trained_on_synthetic(r, build, real, now, team),
 }
 
