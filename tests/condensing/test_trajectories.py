@@ -248,7 +248,11 @@ def test_snapshots_differ_and_are_plain_safetensors(toy: Dataset, recipe: Recipe
         assert len(snapshots) == 4, "no more than the last start and its goal need"
         assert len({row.numpy().tobytes() for row in snapshots}) == 4
         assert torch.equal(snapshots[0], weights_of(learner._fresh(number)))
-    assert learner.preparing_seconds > 0
+    steps: list[object] = []
+    again = trajectories(tmp_path, toy, recipe)
+    again.prepare(lambda *report: steps.append(report))
+    assert not steps, "another run trains nothing"
+    assert again.preparing_seconds == learner.preparing_seconds > 0
 
 
 def test_networks_are_snapshots_and_goals_are_later_ones(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
     [
         (
             "blur",
-            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered, confidence or trajectory, or a sum",
+            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered, confidence or",
         ),
         ("", "there is no objective ''"),
         ("feature+", "there is no objective ''"),
