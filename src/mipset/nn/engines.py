@@ -87,7 +87,7 @@ class Native(Engine):
 
     @property
     def for_weights_too(self) -> Engine:
-        return NativeConvolutions(self._kernels)
+        return NativeConvolutions(self)
 
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _small_filters(images, layer):
@@ -107,11 +107,14 @@ class Native(Engine):
         return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
 
 
-class NativeConvolutions(Native):
-    """C++ kernels for convolutions only: the kernel of the norm has no second derivatives by its weights."""
+class NativeConvolutions(Engine):
+    """C++ kernels for convolutions, torch for the rest: the kernels of norms have no second derivatives by weights."""
 
-    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
-        return Engine.norm_relu_pool(self, x, norm)
+    def __init__(self, kernels: Native) -> None:
+        self._native = kernels
+
+    def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
+        return self._native.convolve(images, layer)
 
 
 def native() -> Native:
