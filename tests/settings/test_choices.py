@@ -10,7 +10,7 @@ import pytest
 from mipset.condensing import assembly
 from mipset.errors import SettingError
 from mipset.exchange import exports
-from mipset.nn.augment import Operation, augmentation
+from mipset.nn.augment import COMPOSITIONS, DSA, IDC, Operation, augmentation
 from mipset.nn.networks import building
 from mipset.settings import choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS
@@ -24,6 +24,11 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "distances": (choices.DISTANCES, assembly.DISTANCES),
     "objectives": (choices.OBJECTIVES, assembly.OBJECTIVES),
     "learners": (choices.LEARNERS, assembly.LEARNERS),
+    "matched layers": (choices.MATCHED_LAYERS, assembly.WITH_CLASSIFIER),
+    "samplers": (choices.SAMPLERS, assembly.SAMPLERS),
+    "moments of a step": (choices.STEP_AFTER, assembly.COASTING),
+    "pixel spaces": (choices.PIXEL_SPACES, assembly.PIXEL_SPACES),
+    "compositions": (choices.COMPOSITIONS, COMPOSITIONS),
     "pixel optimisers": (choices.OPTIMISERS, assembly.OPTIMISERS),
     "initialisations": (choices.INITIALISATIONS, assembly.INITIALISATIONS),
     "steps": (choices.STEPS, assembly.BALANCED),
@@ -94,6 +99,7 @@ def test_networks_for_condensing_have_no_batch_norm() -> None:
 
 def test_augmentation_is_a_list_of_operations() -> None:
     assert augmentation("none").operations == ()
-    assert augmentation("color_crop").operations == (Operation.COLOR, Operation.CROP)
+    assert augmentation("color_crop") == IDC((Operation.COLOR, Operation.CROP))
+    assert augmentation("color_crop", "dsa") == DSA((Operation.COLOR, Operation.CROP))
     with pytest.raises(SettingError, match=r"no augmentation 'blur'\. Choose from color, crop"):
         augmentation("color_blur")
