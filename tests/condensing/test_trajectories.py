@@ -185,7 +185,7 @@ def matching(sizes: int = 0, lr: float = 0.0) -> TrajectoryMatching:
 
 def slopes(objective: TrajectoryMatching, ends: list[int], weights: list[float]) -> tuple[Tensor, Tensor]:
     """The derivatives of a weighted sum of distances by images and rates, stacked, and the distances."""
-    theta, x = network(), noise(8, 3).unflatten(0, (2, 4)).requires_grad_()
+    theta, x = network(), noise(8, 3).reshape(2, 4, 3, 8, 8).requires_grad_()
     target = objective.target(theta, x.detach(), [0, 1])
     match = objective.distances(theta, x, [0, 1], target, ends)
     assert match.distances.shape == (1, len(ends))
@@ -469,7 +469,7 @@ def test_memory_is_that_of_one_step_and_of_the_weights_before_each() -> None:
     def most(steps: int, batch: int = 0) -> int:
         with PeakBytes() as peak:
             student(steps, batch, "none").distance(theta, goal, x, labels, rate, 0)
-        return peak.most
+        return int(peak.most)
 
     assert most(6) - most(2) <= 5 * weights
     assert most(2, batch=3) < 0.3 * most(2)

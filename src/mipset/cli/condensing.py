@@ -434,7 +434,7 @@ def _print_cost(
         "file": byte_count(packed_bytes(recipe, data, origin)),
     }
     if recipe.reads("student_steps"):
-        parts = [f"size {n} {flop_count(flops)}" for n, flops in student_flops(recipe, cost).items()]
+        parts = [f"size {n} {flop_count(round(flops))}" for n, flops in student_flops(recipe, cost).items()]
         shown = parts if len(parts) <= MOST_SHOWN else [*parts[: MOST_SHOWN - 2], "...", parts[-1]]
         drawn = f", of which {recipe.student_sizes} are drawn" if recipe.student_sizes in range(1, len(parts)) else ""
         rows["students"] = f"{', '.join(shown)} in an inner iteration{drawn}"

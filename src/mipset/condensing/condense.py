@@ -78,10 +78,11 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
     match = objective.distances(θ, decoded, group, target, [n * S.formation.images for n in sizes])
     of_classes = match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])
-    w = of_classes.unflatten(0, (len(match.distances), -1)).mean(dim=1)  # a joint distance has the mean of all classes
+    # a distance that classes share has the mean of their weights
+    w = of_classes.reshape(len(match.distances), -1, len(sizes)).mean(dim=1)
     losses = (match.distances * w).sum(dim=1)
     gradients = torch.autograd.grad(losses.sum(), [*X, *objective.learned])
-    for c, gradient in zip(group, gradients, strict=False):
+    for c, gradient in zip(group, gradients[: len(X)], strict=True):
         parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
     objective.learn(gradients[len(X) :])
     F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0

@@ -98,7 +98,7 @@ class Student:
         draw = self.augmentation.draw(draws, (x.shape[2], x.shape[3]), images=len(x))
         seen = draw(x.view_as(x))  # a view: torch cannot count the FLOPs of layers whose input is a leaf
         named = dict(theta.named_parameters())
-        pieces = w.split([weight.numel() for weight in named.values()])
+        pieces = torch.split(w, [weight.numel() for weight in named.values()])
         of_layers = {name: piece.view_as(named[name]) for name, piece in zip(named, pieces, strict=True)}
         wanted = labels[self._batch(len(labels), step, *address)]
         return F.cross_entropy(functional_call(theta, of_layers, (seen,)), wanted)
@@ -168,7 +168,7 @@ class TrajectoryMatching(Objective[TrajectoryTarget]):
                 size,
             )
             values[place] = value / share
-            by_images.append((place, by_image.unflatten(0, (len(labels), end)) / share))
+            by_images.append((place, by_image.reshape(len(labels), end, *images.shape[2:]) / share))
             by_rates[size - 1] = by_rate / share
             self._counted[size - 1] += 1
         known: Tensor = _Known.apply(synthetic, self._rates, values, by_images, by_rates, self._places(ends))  # type: ignore[no-untyped-call]
