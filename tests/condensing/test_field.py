@@ -152,4 +152,5 @@ def row_cosine(real: Tensor, synthetic: Tensor) -> Tensor:
     if real.dim() < 2:
         return torch.zeros(())
     a, b = real.reshape(len(real), -1), synthetic.reshape(len(real), -1)
-    return (1 - (a * b).sum(dim=1) / (a.norm(dim=1) * b.norm(dim=1) + 1e-6)).sum()
+    lengths: Tensor = torch.linalg.vector_norm(a, dim=1) * torch.linalg.vector_norm(b, dim=1)
+    return (1 - (a * b).sum(dim=1) / (lengths + 1e-6)).sum()

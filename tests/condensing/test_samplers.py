@@ -82,10 +82,13 @@ class TestRepresentatives:
         self, make: Callable[..., Representatives], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sampler, chosen = make(every=4), []
-        choose = Representatives._choose
-        monkeypatch.setattr(
-            Representatives, "_choose", lambda self, c, *rest: chosen.append((c, rest[1])) or choose(self, c, *rest)
-        )
+        choose = sampler._choose
+
+        def noted(c: int, theta: Network, number: int) -> Tensor:
+            chosen.append((c, number))
+            return choose(c, theta, number)
+
+        monkeypatch.setattr(sampler, "_choose", noted)
         for number in range(12):
             for c in (0, 2):
                 sampler.sample(c, network(), number)
@@ -97,20 +100,16 @@ class TestRepresentatives:
         assert torch.equal(first, sampler.sample(0, network(1), 2))  # though the network is another one
         assert not torch.equal(first, sampler.sample(0, network(1), 3))
 
-    def test_warm_start_needs_fewer_steps(
-        self, make: Callable[..., Representatives], monkeypatch: pytest.MonkeyPatch
+    def test_k_means_starts_from_the_images_chosen_before_at_the_new_weights(
+        self, images: Images, members: list[Tensor], make: Callable[..., Representatives]
     ) -> None:
-        """At the same weights, k-means starts at the images that it has found, and one step changes nothing."""
-        sampler, firsts = make(), []
-        monkeypatch.setattr(
-            "mipset.condensing.samplers.k_means", lambda *given: firsts.append(given[1]) or k_means(*given)
-        )
-        theta = network()
-        chosen = sampler.sample(0, theta, 0)
-        sampler.sample(0, theta, 3)
-        images = sampler.images.at(sampler.members[0])
-        first = last_features(theta, images)[rows(chosen, sampler.images, sampler.members[0])]
-        torch.testing.assert_close(firsts[1], first)
+        sampler = make(steps=1)
+        before = rows(sampler.sample(0, network(0), 0), images, members[0])
+        after = rows(sampler.sample(0, network(1), 3), images, members[0])
+        features = last_features(network(1), images.at(members[0]))
+        centroids, _ = k_means(features, features[before], 1)
+        distances = torch.cdist(centroids, features)
+        torch.testing.assert_close(distances[range(6), after], distances.min(dim=1).values)
 
     def test_part_of_the_class_is_drawn_anew(
         self, images: Images, members: list[Tensor], make: Callable[..., Representatives]

@@ -78,6 +78,9 @@ class TestRegistry:
                 elif method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
                     with pytest.raises(SettingError, match="`metric` gradient needs gradients"):
                         method.recipe(name, {})
+                elif method.settings["policy"] == "mdc-per-class" and named.recipe.objective == "trajectory":
+                    with pytest.raises(SettingError, match="trains on all classes together"):
+                        method.recipe(name, {})
                 else:
                     assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
             assert method.text

@@ -54,7 +54,8 @@ class Times:
         whole = cost(r, data.shape, data.classes, len(data.train))
         clock = time.process_time if device.type == "cpu" else time.perf_counter
         match, step = timed(r, data.shape, data.classes, device, engine, clock)
-        return cls(match, step, step * whole.start_flops / whole.step_flops)
+        per_flop = step / whole.step_flops
+        return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops)
 
 
 def recipe_within(

@@ -34,7 +34,8 @@ from mipset.condensing.states import weights_of
 from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
-from mipset.nn.training import Images
+from mipset.nn.training import Images, at_once
+from mipset.settings.architecture import Architecture
 from mipset.settings.choices import FROM_NOISE
 from mipset.settings.recipe import Recipe
 
@@ -47,6 +48,7 @@ BASELINE = 350_000_000
 # is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of 32 and 64
 # pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
+LEARNING_RESIDENT = 2.0  # the same for a network that only learns and is tested: measured 1.4
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
 MOST_COUNTED = 200  # images per class; counting takes longer with each
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
@@ -123,9 +125,9 @@ class Cost:
         return BASELINE + self.data_bytes + self.synthetic_bytes + self.expert_bytes + working
 
     def seconds(self, match: float, step: float) -> float:
-        """The seconds of the run, if one match and one training step take so many seconds."""
-        start = step * self.start_flops / self.step_flops
-        return self.matches * match + self.training_steps * step + start
+        """The seconds of the run, if one match, its real images given, and one training step take so many seconds."""
+        looking = (self.start_flops + self.matches * self.sampling_flops) * step / self.step_flops
+        return self.matches * match + self.training_steps * step + looking
 
 
 def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
@@ -264,6 +266,19 @@ def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     return int(counter.get_total_flops())
 
 
+def learning_memory(architecture: Architecture, shape: Shape, classes: int, batch: int) -> int:
+    """Resident bytes of a process that trains a network on batches of images [ch, h, w] and then tests it."""
+    with PeakBytes() as peak:
+        theta = fresh(builder(architecture, shape, classes), 0, META)
+        optimiser = torch.optim.SGD(theta.parameters(), momentum=0.9, foreach=False)
+        for _ in range(2):  # in the second step there are gradients and momentum
+            theta(torch.empty(batch, *shape, device=META)).sum().backward()
+            optimiser.step()
+        with torch.no_grad():
+            theta(torch.empty(at_once(shape[1:]), *shape, device=META))
+    return BASELINE + int(LEARNING_RESIDENT * peak.most)
+
+
 def timed(
     r: Recipe,
     shape: Shape,
@@ -272,7 +287,7 @@ def timed(
     engine: Engine | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
-    """Seconds of one match and of one training step on this machine, from about a second of work.
+    """Seconds of one match, its real images given, and of one training step here, from about a second of work.
 
     Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs. `clock` can be
     `time.process_time`, which does not depend on other work on the machine.
@@ -283,8 +298,7 @@ def timed(
     sample = Sample(part, shape, classes, device, engine)
     step = _fastest(sample.train, sample.wait, clock) * whole.step_flops / small.step_flops
     compared = _fastest(sample.match_all, sample.wait, clock) / sample.matches
-    sampling = step * whole.sampling_flops / whole.step_flops
-    return compared * whole.compared_flops / small.compared_flops + sampling, step
+    return compared * whole.compared_flops / small.compared_flops, step
 
 
 def _cut(r: Recipe, whole: Cost) -> Recipe:

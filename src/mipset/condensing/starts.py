@@ -17,7 +17,7 @@ from mipset.condensing.synthetic import Formation, formation, from_noise, from_n
 from mipset.data import Dataset
 from mipset.nn.networks import Network
 from mipset.nn.pixels import to_unit
-from mipset.nn.training import TEST_PIXELS, Images, last_features
+from mipset.nn.training import Images, at_once, last_features
 from mipset.settings.recipe import Recipe
 
 
@@ -33,9 +33,8 @@ class Look:
 
     def features(self, pixels: Tensor) -> Tensor:
         """The features of images [B, ch, h, w] of bytes: [B, F], on the CPU."""
-        theta, (height, width) = self.network(), pixels.shape[2:]
-        parts = []
-        for part in torch.split(pixels, max(1, TEST_PIXELS // (height * width))):
+        theta, parts = self.network(), []
+        for part in torch.split(pixels, at_once(pixels.shape[2:])):
             shown = self.form.shown(to_unit(part), 0)
             images = Images.of(shown, torch.zeros(len(shown)), self.mean, self.std, self.device)
             parts.append(last_features(theta, images).cpu())
