@@ -52,6 +52,16 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
         within(plain, 15, t, 10)
 
 
+def test_trajectories_get_as_many_experts_as_their_share_of_the_time_allows() -> None:
+    r = Recipe(objective="trajectory", learner="trajectories", inner=10, snapshot_steps=50, expert_starts=5)
+    t = Times(match=0.1, step=0.01, start=0.0)  # 3 seconds for an expert of 300 steps, 1 for an inner iteration
+    chosen = within(r, 100, t, 10)
+    assert chosen == r.replace(experts=10, outer=7)
+    assert within(r, 30, t, 10).experts == budget.FEWEST_EXPERTS + 1
+    with pytest.raises(SettingError, match="too little"):
+        within(r, 25, t, 10)
+
+
 def test_budget_that_is_too_small_names_one_that_suffices() -> None:
     t = Times(match=0.1, step=0.01, start=1.0)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The methods of the field: DC, DSA, DM, IDC and DREAM are assemblies of axes, alone and with every policy."""
+"""The methods of the field: DC, DSA, DM, MTT, IDC and DREAM are assemblies of axes, alone and with every policy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from mipset.settings.recipe import Recipe
 
 CPU = torch.device("cpu")
 SIZES = {"ipc": 3, "width": 4, "depth": 2, "outer": 2, "inner": 2, "period": 1, "real_batch": 6}
-TOY: dict[str, Any] = {**SIZES, "train_batch": 9, "train_images": 18, "train_epochs": 2}
+EXPERTS = {"experts": 2, "snapshot_steps": 3, "expert_starts": 2, "student_steps": 2}
+TOY: dict[str, Any] = {**SIZES, **EXPERTS, "train_batch": 9, "train_images": 18, "train_epochs": 2}
 
 
 def at_toy_size(name: str, **changes: Any) -> Recipe:

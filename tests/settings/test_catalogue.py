@@ -31,7 +31,7 @@ def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: ob
         ({"train_images": 5}, "`train_images` needs `learner` trained, not experts"),
         (
             {"learner": "untrained", "objective": "feature", "experts": 5},
-            "`experts` needs `learner` experts, not untrained",
+            "`experts` needs `learner` experts or trajectories, not untrained",
         ),
     ],
 )
@@ -106,6 +106,27 @@ def test_recipes_of_other_authors_have_their_settings(method: str, ipc: int) -> 
     loops = {1: (1, 1), 10: (10, 50), 50: (50, 10)}[ipc]
     of_size = {"inner": loops[0], "train_epochs": loops[1]} if method in ("dc", "dsa") else {}
     assert recipe(f"{method}-cifar10-ipc{ipc}") == PUBLISHED[method].replace(ipc=ipc, **of_size)
+
+
+@pytest.mark.parametrize(
+    ("ipc", "steps", "starts", "rate", "rate_lr"),
+    [(1, 50, 5, 1e-2, 1e-7), (10, 30, 15, 1e-2, 1e-5), (50, 30, 40, 1e-3, 1e-5)],
+)
+def test_recipes_of_mtt_have_its_settings_without_whitening(
+    ipc: int, steps: int, starts: int, rate: float, rate_lr: float
+) -> None:
+    chosen = recipe(f"mtt-cifar10-ipc{ipc}")
+    students = {"student_steps": steps, "student_batch": 0, "student_sizes": 0}
+    rates = {"student_lr": rate, "student_lr_lr": rate_lr, "student_lr_momentum": 0.5}
+    experts = {"experts": 100, "expert_starts": starts, "expert_ahead": 2, "snapshot_steps": 50_000 // 256}
+    training = {"network_lr": 0.01, "network_momentum": 0.0, "network_decay": 0.0, "train_batch": 256, "cutmix": 0.0}
+    pixels = {"pixel_lr": 1e3, "pixel_momentum": 0.5, "pixel_space": "normalised", "step_after": "all-classes"}
+    augmentation = {"train_augment": SIX, "composition": "dsa", "match_augment": "none"}
+    network = {"network": "convnet", "width": 128, "depth": 3, "init": "random", "factor": 1, "policy": "baseline-c"}
+    expected = {**students, **rates, **experts, **training, **pixels, **augmentation, **network}
+    assert {name: getattr(chosen, name) for name in expected} == expected
+    assert chosen.outer * chosen.inner == 5000
+    assert recipe("mtt-cifar10-ipc10", ipc=20).expert_starts == 15
 
 
 def test_loops_of_dc_follow_the_images_per_class() -> None:

@@ -51,6 +51,7 @@ def test_settings_that_need_others_name_settings_and_their_choices() -> None:
         "learner": choices.LEARNERS,
         "pixel_optimiser": choices.OPTIMISERS,
         "sampler": choices.SAMPLERS,
+        "objective": choices.OBJECTIVES,
     }
     assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
     for needed in choices.READ_IF.values():
@@ -68,7 +69,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
     [
         (
             "blur",
-            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered or confidence, or a sum",
+            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered, confidence or",
         ),
         ("", "there is no objective ''"),
         ("feature+", "there is no objective ''"),
@@ -82,6 +83,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
         ("feature+confidence/", "its period a whole number from 1 on"),
         ("feature+confidence/1.5", "its period a whole number from 1 on"),
         ("feature/2+confidence", "1 for the first term"),
+        ("trajectory+feature", "trajectory has one distance for all classes together"),
         ("confidence", "the first term must compare real and synthetic images"),
         ("confidence+feature", "Put gradient, feature, characteristic or layered before confidence"),
     ],

@@ -78,6 +78,9 @@ class TestRegistry:
                 elif method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
                     with pytest.raises(SettingError, match="`metric` gradient needs gradients"):
                         method.recipe(name, {})
+                elif method.settings["policy"] == "mdc-per-class" and named.recipe.objective == "trajectory":
+                    with pytest.raises(SettingError, match="trains on all classes together"):
+                        method.recipe(name, {})
                 else:
                     assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
             assert method.text
@@ -95,7 +98,7 @@ class TestRegistry:
         assert method.recipe("cifar10-gradient-cpu", {"seed": 3, "outer": 2}) == expected
 
     def test_field_has_the_default_method_too(self) -> None:
-        assert list(FIELD) == ["dc", "dsa", "dm", "idc", "dream"]
+        assert list(FIELD) == ["dc", "dsa", "dm", "mtt", "idc", "dream"]
         assert len(GROUPS["field"]) == 3 * len(FIELD) + 3
         assert [METHODS[name].base for name in GROUPS["field"][-3:]] == ["", "", ""]
 

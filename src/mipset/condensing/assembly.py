@@ -5,6 +5,7 @@ Each table below has one entry for every name in settings/choices.py. A new part
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from mipset import __version__
 from mipset.condensing.checks import check_fit
-from mipset.condensing.experts import ExpertFiles, Experts
+from mipset.condensing.experts import ExpertFiles, Experts, Trajectories
 from mipset.condensing.learners import Learner, TrainedOnReal, TrainedOnSynthetic, Untrained
 from mipset.condensing.metrics import AccuracyDifference, FeatureDistance, GradientDistance, Metric
 from mipset.condensing.objectives import (
@@ -28,7 +29,9 @@ from mipset.condensing.objectives import (
     Objective,
     RowCosine,
     Squared,
+    Student,
     Term,
+    TrajectoryMatching,
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
@@ -92,6 +95,12 @@ def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
     return AccuracyDifference(build, real, training_rule(r), schedule, r.seed)
 
 
+def _trajectory(r: Recipe, learner: Learner) -> Objective[Any]:
+    student = Student(r.student_steps, r.student_batch, augmentation(r.train_augment, r.composition), r.seed)
+    rates = {"rate": r.student_lr, "rate_lr": r.student_lr_lr, "rate_momentum": r.student_lr_momentum}
+    return TrajectoryMatching(learner.later, student, r.ipc, **rates, sizes=r.student_sizes)
+
+
 # A policy is made from the recipe and, for each class, the smallest size that can still change.
 POLICIES: Mapping[str, Callable[[Recipe, Sequence[int]], Policy]] = {
     "baseline-c": lambda r, _: BaselineC(r.ipc),
@@ -116,6 +125,7 @@ OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
     "characteristic": lambda r, _: CharacteristicFunctions(r.seed),
     "layered": lambda r, _: LayeredCharacteristicFunctions(CharacteristicFunctions(r.seed)),
     "confidence": lambda _, learner: Confidence(learner.trained),
+    "trajectory": _trajectory,
 }
 WITH_CLASSIFIER: Mapping[str, bool] = {"convolutions": False, "all": True}  # by the names of MATCHED_LAYERS
 SAMPLERS: Mapping[str, Callable[[Recipe, Images, Sequence[Tensor]], Sampler]] = {
@@ -211,10 +221,22 @@ def _experts(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFil
     return Experts([build] * r.experts, real, training_rule(r), **steps, files=files, team=team)
 
 
+def _trajectories(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFiles) -> Learner:
+    if team.processes > 1:
+        raise SettingError(
+            f"`learner` trajectories works in one process, not in {team.processes}: a student learns from all classes "
+            f"together, so processes cannot share them. Start the command without torchrun."
+        )
+    way = {"every": r.snapshot_steps, "starts": r.expert_starts, "ahead": r.expert_ahead}
+    rule = training_rule(r)
+    return Trajectories([build] * r.experts, real, rule, **way, batch=r.train_batch, seed=r.seed, files=files)
+
+
 LEARNERS: Mapping[str, Callable[[Recipe, Build, Images, Now, Team, ExpertFiles], Learner]] = {
     "trained": lambda r, build, real, _now, team, _files: _trained(r, build, real, team),
     "experts": lambda r, build, real, _now, team, files: _experts(r, build, real, team, files),
     "untrained": lambda r, build, real, *_: Untrained(build, real.pixels.device, r.seed),
+    "trajectories": lambda r, build, real, _now, team, files: _trajectories(r, build, real, team, files),
     "trained-on-synthetic": lambda r, build, real, now, team, _: _trained_on_synthetic(r, build, real, now, team),
 }
 
@@ -277,22 +299,34 @@ EXPERT_SETTINGS = (
     *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "composition", "train_precision"),
     *("cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
 )
+TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "expert_ahead")
+
+
+def settings_of_experts(r: Recipe) -> dict[str, Any]:
+    """The settings of a recipe that its experts depend on, beside their number."""
+    names = {"experts": EXPERT_SETTINGS, "trajectories": TRAJECTORY_SETTINGS}.get(r.learner, ())
+    return {name: getattr(r, name) for name in names if r.reads(name)}
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
     """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
     per_image = learning_flops(r.architecture, shape, classes)
     synthetic = r.ipc * r.factor**2
-    second_order = any(name == "gradient" for _, name, _ in r.terms)
+    names = {name for _, name, _ in r.terms}
+    if "trajectory" in names:
+        images = min(r.student_batch or math.inf, synthetic * classes)
+        steps = 3 * r.student_steps * images  # each step twice, and its second derivatives
+        return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * steps)
+    second_order = "gradient" in names
     match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
     return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * classes * match)
 
 
 def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:
     """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
-    if r.learner != "experts":
+    settings = settings_of_experts(r)
+    if not settings:
         return ExpertFiles(None)
-    settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
     machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
@@ -311,9 +345,11 @@ def connect(
 
     Only shapes matter here, so the tensors may be on the device "meta" (costs.py).
     """
+    with S.pixels.device:  # of what an objective learns
+        compared = objective(r, learner)
     return Parts(
         S=S,
-        objective=objective(r, learner),
+        objective=compared,
         sampler=SAMPLERS[r.sampler](r, real, members),
         learner=learner,
         optimiser=OPTIMISERS[r.pixel_optimiser](r, S),

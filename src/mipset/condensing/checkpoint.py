@@ -1,6 +1,6 @@
 """Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
-Every random draw has an address, so the state is small: pixels, the states of optimiser, sampler, policy and
+Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, sampler, policy and
 learner, and the place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
@@ -136,6 +136,7 @@ def save(path: Path, step: Step, identity: Identity, spent: Spent = NOTHING) -> 
         "processor_seconds": spent.processor_seconds,
         "pixels": parts.S.pixels.cpu(),
         "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
+        "objective": {name: tensor.cpu() for name, tensor in parts.objective.state.items()},
         "sampler": parts.sampler.state,
         "policy": parts.policy.state(),
         "learner": parts.learner.state(),
@@ -316,11 +317,13 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
     processor_seconds = state.get("processor_seconds", 0.0)  # older checkpoints do not have it
     spent, loss = Spent(finite_number(state["seconds"]), finite_number(processor_seconds)), finite_number(state["loss"])
     check(min(spent.seconds, spent.processor_seconds) >= 0)
-    own = {"pixels": parts.S.pixels, **parts.optimiser.state}
-    saved = {"pixels": state["pixels"], **state["optimiser"]}
-    check(set(own) == set(saved))
-    for name, tensor in own.items():
-        tensor.copy_(like(saved[name], tensor))
+    for own, saved in (
+        ({"pixels": parts.S.pixels, **parts.optimiser.state}, {"pixels": state["pixels"], **state["optimiser"]}),
+        (parts.objective.state, state["objective"]),
+    ):
+        check(set(own) == set(saved))
+        for name, tensor in own.items():
+            tensor.copy_(like(saved[name], tensor))
     parts.sampler.restore(state["sampler"])
     parts.policy.restore(state["policy"])
     check(parts.policy.state() == state["policy"])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mipset.condensing.states import check, network_state, restore_network, whole_number
+from mipset.errors import SettingError
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
 from mipset.nn.randomness import Purpose, generator, key, permutation, shuffled_batch
@@ -52,6 +53,10 @@ class Learner(Part, ABC):
     def trained(self, theta: Network) -> Network:
         """The network that θ becomes, or has become, when it is trained; θ itself if that is not known."""
         return theta
+
+    def later(self, theta: Network) -> Tensor:
+        """The weights that θ has after more training on real images, as one vector. Not every learner knows them."""
+        raise SettingError(f"{type(self).__name__} does not know later weights. Choose `learner` trajectories.")
 
     def state(self) -> State:
         """What a checkpoint needs to hold."""

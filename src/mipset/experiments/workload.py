@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from mipset.condensing.assembly import EXPERT_SETTINGS
+from mipset.condensing.assembly import settings_of_experts
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
 from mipset.evaluation.evaluate import evaluation_flops, evaluation_memory
@@ -45,7 +45,7 @@ class Workload:
 
     def expert_flops(self, run: Condensation) -> float:
         """FLOPs of training the experts of a condensation, if it has any; they are a part of `run_flops`."""
-        if run.recipe.learner != "experts":
+        if not settings_of_experts(run.recipe):
             return 0.0
         return run.recipe.training_steps(self.comparison.grid.data.classes) * self._cost(run.recipe).step_flops
 
@@ -66,7 +66,10 @@ class Workload:
     def _evaluation_flops(self, cell: Cell, targets: Sequence[EvaluationTarget]) -> float:
         grid = self.comparison.grid
         return grid.plan.networks * sum(
-            evaluation_flops(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor, size)
+            evaluation_flops(
+                *(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor),
+                cell.builder.length(cell.recipe, size),
+            )
             for target in targets
             for size in grid.plan.sizes
         )
@@ -98,7 +101,7 @@ class Workload:
                     cost.compared_flops * per_match_flop[run.recipe.objective], cost.step_flops * per_step_flop
                 )
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
-                experts = (run.recipe.experts, *(getattr(run.recipe, name) for name in EXPERT_SETTINGS))
+                experts = (run.of, run.recipe.experts, *settings_of_experts(run.recipe).items())
                 total -= self.expert_flops(run) * per_step_flop * (experts in trained)
                 trained.add(experts)
             return total + sum(map(self._other_flops, cells)) * per_step_flop

@@ -66,7 +66,7 @@ def _method(
 
 # The methods that the paper compares with or builds on, with the name in their recipes (catalogue.py). Each is compared
 # alone, with the paper's policy and with ours.
-FIELD = {"dc": "dc", "dsa": "dsa", "dm": "dm", "idc": "gradient", "dream": "dream"}
+FIELD = {"dc": "dc", "dsa": "dsa", "dm": "dm", "mtt": "mtt", "idc": "gradient", "dream": "dream"}
 FIELD_POLICIES = {"baseline-c": "alone", "mdc": "with the paper's policy", "every-prefix": "with our policy"}
 
 
@@ -115,6 +115,17 @@ METHODS: dict[str, Method] = dict(
         _method("herding", "real images whose mean features are near the mean of the class", builder="herding"),
         _method("k-center", "real images that cover the class", builder="k-center"),
         _method("yoco", "Baseline C with its images in the order of YOCO", builder="yoco"),
+        _method(
+            "svd-truncate",
+            "Baseline C without its smaller components; our stand-in for slimmable condensation without learning",
+            builder="svd-truncate",
+        ),
+        _method(
+            "recondense",
+            "Baseline C condensed again for each smaller size, without the real images; our stand-in for slimmable "
+            "condensation with learning",
+            builder="recondense",
+        ),
         *(
             _method(_field(name, policy), f"{name.upper()} {how}, by its own recipe", policy=policy, base=base)
             for name, base in FIELD.items()
@@ -131,6 +142,7 @@ GROUPS = {
     "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size"),
     "field": (*(_field(name, policy) for name in FIELD for policy in FIELD_POLICIES), *FIELD_POLICIES),
     "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
+    "slimmable": ("baseline-c", "svd-truncate", "recondense", "mdc"),
 }
 
 

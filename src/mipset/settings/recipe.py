@@ -25,6 +25,7 @@ from mipset.settings.choices import (
     MOST_COUNT,
     MOST_DEPTH,
     MOST_RATE,
+    MOST_STUDENT_RATE,
     NO_AUGMENTATION,
     OBJECTIVES,
     OPTIMISERS,
@@ -89,8 +90,37 @@ class Recipe:
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
     matched_layers: str = _setting("convolutions", "whose gradients are compared (`gradient`)", among=MATCHED_LAYERS)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
-    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1, most=MOST_COUNT)
-    expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
+    experts: int = _setting(
+        4, "networks that are trained once (learner `experts` or `trajectories`)", least=1, most=MOST_COUNT
+    )
+    expert_steps: int = _setting(800, "training steps of each of these networks (learner `experts`)", least=1)
+    snapshot_steps: int = _setting(
+        195, "training steps between two snapshots of an expert (learner `trajectories`)", least=1
+    )
+    expert_starts: int = _setting(
+        15, "T+, the first snapshots of an expert, from which students start (learner `trajectories`)", least=1
+    )
+    expert_ahead: int = _setting(
+        2, "M, snapshots from the start of a student to its goal (learner `trajectories`)", least=1
+    )
+    student_steps: int = _setting(
+        30, "training steps of a student on the synthetic images (objective `trajectory`)", least=0
+    )
+    student_batch: int = _setting(0, "synthetic images in a step of a student; 0 for all", least=0, most=MOST_COUNT)
+    student_sizes: int = _setting(
+        0,
+        "sizes that have a student in an inner iteration, drawn among those that count; 0 for all of them",
+        least=0,
+        most=MOST_COUNT,
+    )
+    student_lr: float = _setting(
+        0.01,
+        "first learning rate of a student; each size learns its own from there",
+        least=1e-9,
+        most=MOST_STUDENT_RATE,
+    )
+    student_lr_lr: float = _setting(1e-5, "rate at which `student_lr` is learned; 0 keeps it", least=0, most=MOST_RATE)
+    student_lr_momentum: float = _setting(0.5, "momentum of `student_lr`", least=0)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
@@ -143,7 +173,7 @@ class Recipe:
     def __post_init__(self) -> None:
         for f in fields(self):
             self._check_field(f.name, str(f.type), f.metadata)
-        for name in ("pixel_momentum", "network_momentum"):
+        for name in ("pixel_momentum", "network_momentum", "student_lr_momentum"):
             if getattr(self, name) >= 1:
                 raise SettingError(f"`{name}` is {getattr(self, name)}: it must be below 1.")
         for name in ("match_augment", "train_augment"):
@@ -159,6 +189,8 @@ class Recipe:
                 f"`metric` gradient needs gradients, but `objective` {self.objective} compares none. "
                 f"Choose another `metric`, or add gradient to the objective."
             )
+        if terms == ["trajectory"]:
+            self._check_students()
         if self.matched_layers != "convolutions" and "gradient" not in terms:
             raise SettingError(
                 f"`matched_layers` {self.matched_layers} needs gradients, but `objective` {self.objective} compares "
@@ -184,6 +216,18 @@ class Recipe:
                 f"`prefix_weights` is {self.prefix_weights!r}: it must be one, size, {self.ipc} numbers separated by "
                 f"commas (one for each size), or percentages for some sizes such as 1:60,{self.ipc}:40. "
                 f"All must be finite and at least 0, and one of them larger than 0."
+            )
+
+    def _check_students(self) -> None:
+        """Refuse settings that the objective `trajectory` cannot have."""
+        if self.learner != "trajectories":
+            raise SettingError(
+                f"`objective` trajectory needs `learner` trajectories, not {self.learner}. Choose both or neither."
+            )
+        if self.policy == "mdc-per-class":
+            raise SettingError(
+                "`policy` mdc-per-class chooses a size for each class, but `objective` trajectory trains on all "
+                "classes together. Choose mdc."
             )
 
     def _check_field(self, name: str, kind: str, limits: Mapping[str, Any]) -> None:
@@ -250,10 +294,20 @@ class Recipe:
             return self.train_epochs * -(-self.decoded_images(classes) // self.train_batch)
         return -(-self.train_images // self.train_batch) if self.learner == "trained" else 0
 
+    @property
+    def snapshots(self) -> int:
+        """Snapshots of an expert, that of its first weights included: no more than students need."""
+        return self.expert_starts + self.expert_ahead
+
+    @property
+    def steps_per_expert(self) -> int:
+        """Training steps of an expert."""
+        return self.expert_steps if self.learner == "experts" else (self.snapshots - 1) * self.snapshot_steps
+
     def training_steps(self, classes: int) -> int:
         """All training steps of networks in a run."""
-        if self.learner == "experts":
-            return self.experts * self.expert_steps
+        if self.learner in ("experts", "trajectories"):
+            return self.experts * self.steps_per_expert
         return self.outer * (self.inner - 1) * self.train_steps(classes)
 
     def reads(self, setting: str) -> bool:
