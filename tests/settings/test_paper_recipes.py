@@ -69,8 +69,18 @@ def test_every_constant_of_a_paper_recipe(
     assert ipc * chosen.factor**2 <= batch
 
 
+@pytest.mark.parametrize("name", [row[0] for row in TABLE])
+def test_dream_changes_the_sampler_the_start_and_the_batches(name: str) -> None:
+    dream = recipe(f"{name}-dream")
+    changes = {"sampler": "k-means", "init": "k-means", "real_batch": 128, "train_batch": 128}
+    assert dream == recipe(name).replace(**changes)
+    assert (dream.cluster_every, -(-2000 // dream.train_batch)) == (10, 16)
+    assert sources(f"{name}-dream")["sampler"] == RELEASE
+
+
 def test_all_paper_recipes_are_in_the_table() -> None:
-    assert [name for name in RECIPES if name.startswith("paper-")] == [row[0] for row in TABLE]
+    names = [row[0] for row in TABLE]
+    assert [name for name in RECIPES if name.startswith("paper-")] == [*names, *(f"{name}-dream" for name in names)]
     assert RECIPES["paper-cifar10-ipc10"].recipe == PAPER_CIFAR10 == Recipe()
 
 

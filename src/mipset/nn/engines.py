@@ -35,6 +35,11 @@ class Engine:
     def __str__(self) -> str:
         return "plain torch"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        """The same engine with second derivatives by all weights, as they are needed to train through training."""
+        return self
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         """The output of `layer` for images [B, ch, h, w]."""
         images, stride = _without_unsafe_stride(images, layer)
@@ -88,6 +93,10 @@ class Native(Engine):
     def __str__(self) -> str:
         return "compiled kernels"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        return NativeConvolutions(self)
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _keeps_resolution(images, layer):
             return super().convolve(images, layer)
@@ -112,6 +121,16 @@ class Native(Engine):
             return super().weight_gradients(inputs, slopes, layer, ends)
         side = layer.kernel_size[0]
         return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half(), side)
+
+
+class NativeConvolutions(Engine):
+    """C++ kernels for convolutions, torch for the rest: the kernels of norms have no second derivatives by weights."""
+
+    def __init__(self, kernels: Native) -> None:
+        self._native = kernels
+
+    def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
+        return self._native.convolve(images, layer)
 
 
 def native() -> Native:

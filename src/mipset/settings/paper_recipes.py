@@ -39,6 +39,10 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 }
 
 
+# What DREAM changes of IDC, on every dataset.
+DREAM: Mapping[str, Any] = {"sampler": "k-means", "init": "k-means", "real_batch": 128, "train_batch": 128}
+
+
 def paper_recipe(dataset: str, ipc: int, **changes: Any) -> Recipe:
     """The recipe of the paper for a dataset and a number of images per class; `changes` are those of another method."""
     return PAPER_CIFAR10.replace(ipc=ipc, **{**DATASETS[dataset], **changes})
@@ -52,6 +56,9 @@ SOURCES: Mapping[str, str] = {
     **dict.fromkeys(("factor", "objective", "learner", "network", "depth", "outer", "inner", "pool", "life"), PAPER),
     **dict.fromkeys(("freeze", "init", "distance", "width", "real_batch", "train_images", "train_batch"), RELEASE),
     **dict.fromkeys(("pixel_optimiser", "pixel_lr", "pixel_momentum", "match_augment", "train_augment"), RELEASE),
+    **dict.fromkeys(
+        ("sampler", "cluster_every", "matched_layers", "composition", "pixel_space", "step_after"), RELEASE
+    ),
     **dict.fromkeys(("early_epochs", "train_precision", "network_lr", "network_momentum", "network_decay"), RELEASE),
 }
 _OTHER_SOURCES: Mapping[tuple[str, object], str] = {("cutmix", 0.5): PAPER, ("cutmix", 1.0): RELEASE}

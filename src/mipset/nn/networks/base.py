@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, cast, runtime_checkable
 
 import torch
@@ -86,6 +87,19 @@ class Own(Network):
         if isinstance(self.module, Layered):
             return self.module.hidden_and_features(images)
         return super().hidden_and_features(images)
+
+
+@contextmanager
+def computed_by(theta: Network, engine: Engine) -> Iterator[None]:
+    """Let another engine compute the layers of θ."""
+    usual = {module: module.engine for module in theta.modules() if isinstance(getattr(module, "engine", None), Engine)}
+    for module in usual:
+        module.engine = engine  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for module, its_engine in usual.items():
+            module.engine = its_engine
 
 
 _GLOBAL_GENERATOR = threading.Lock()  # all threads share that of torch, which initialises layers
