@@ -345,7 +345,7 @@ class TestStopped:
 
     @pytest.fixture
     def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
-        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG, "--log", "none")
         content = (tmp_path / "whole").read_bytes()
         (tmp_path / "whole").unlink()
         return content
