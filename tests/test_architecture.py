@@ -47,7 +47,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
     "device": {"torch"},
-    "data": {"PIL", "pillow_heif"},
+    "data": {"PIL", "datasets", "pillow_heif"},
     "display": {"PIL", "jinja2", "matplotlib", "tensorboardX"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {

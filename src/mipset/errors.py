@@ -25,6 +25,7 @@ EXTRAS = {  # by package
     "Pillow": "pictures",
     "matplotlib": "charts",
     "pyarrow": "export",
+    "datasets": "hf",
     "Jinja2": "report",
     "tensorboardX": "tensorboard",
 }

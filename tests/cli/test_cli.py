@@ -122,7 +122,7 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory"),
                 *protocol,
                 *machine,
             },

@@ -39,11 +39,15 @@ from mipset import Accuracy, cli, read
 from mipset.cli import condensing, inputs
 from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
+from mipset.data.official import OFFICIAL
+from mipset.data.specs import SVHN
 from mipset.file.run_log import read_run_log
 from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
 from mipset.units import byte_count
+from official_files import write_svhn
+from tiny_data import shrink
 
 FIRST_INNER = " and 1 of 2 inner iterations of the next"
 
@@ -56,9 +60,12 @@ class TestRecipeChoice:
         assert self.recipe_for("fashion-mini") == RECIPES["fashion-mini-cpu"].recipe
         assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
         assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
+        for name in OFFICIAL:
+            assert self.recipe_for(name) == self.recipe_for(f"{name}:somewhere") == RECIPES[f"{name}-cpu"].recipe
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
-        assert self.recipe_for("folder:pets") == RECIPES[inputs.DEFAULT_RECIPE].recipe
+        for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
+            assert self.recipe_for(name) == RECIPES[inputs.DEFAULT_RECIPE].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -67,6 +74,21 @@ class TestRecipeChoice:
         assert self.recipe_for("cifar10", "--ipc", "7", "--policy", "baseline-c", "--pixel-lr", "0") == RECIPES[
             "cifar10-cpu"
         ].recipe.replace(ipc=7, policy="baseline-c", pixel_lr=0.0)
+
+
+class TestOfficialFiles:
+    def test_dataset_in_its_official_files_is_condensed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+    ) -> None:
+        spec, train, test = shrink(SVHN, 100, 20)
+        monkeypatch.setitem(OFFICIAL, "svhn", replace(OFFICIAL["svhn"], spec=spec))
+        write_svhn(tmp_path, train, test)
+        out = tmp_path / "set"
+        printed = here("condense", f"svhn:{tmp_path}", "--out", out, *TINY)
+        assert f"mipset evaluate {out} --data svhn:{tmp_path}" in printed
+        condensed = read(out)
+        assert (condensed.images.shape, condensed.class_names[0]) == ((2, 10, 3, 32, 32), "0")
+        assert condensed.mean == spec.mean
 
 
 class TestBudget:

@@ -175,10 +175,11 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
+    workers = workers_of(arguments, device)
     if not arguments.dry_run:
-        check_memory(arguments, device, lambda: Workload(comparison).max_memory)
+        check_memory(arguments, device, lambda: Workload(comparison).max_memory(workers))
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
-    return comparison, Machine(device, engine, workers_of(arguments, device))
+    return comparison, Machine(device, engine, workers)
 
 
 def _fitting(name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
@@ -228,7 +229,7 @@ def _print_missing(comparison: Comparison, machine: Machine) -> None:
     print(in_columns(table))
     print(
         f"about {duration(seconds(grid.cells))} on this machine (methods share condensations), "
-        f"and about {byte_count(workload.max_memory)} of memory"
+        f"and about {byte_count(workload.max_memory(machine.workers))} of memory"
     )
     print(f"Nothing was run. Leave out --dry-run to run it in {comparison.store.folder}.")
 

@@ -83,7 +83,9 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(
         verbs, "condense", run_condense, "condense a dataset into one file", "DATASET --out FILE [FLAG ...]"
     )
-    verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
+    verb.add_argument(
+        "dataset", metavar="DATASET", help="a name that `mipset data` lists, such as cifar10, folder:PATH or hf:NAME"
+    )
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else own-cpu)"

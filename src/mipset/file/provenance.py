@@ -53,6 +53,9 @@ NOT_ONE_RUN = {
 
 
 def public_name(dataset: str) -> str:
-    """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`."""
-    kind, colon, path = dataset.partition(":")
-    return kind + colon + Path(path).name
+    """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`.
+
+    Data of a user always have a whole path in their name. `hf:somebody/pets` has none, and stays as it is.
+    """
+    kind, colon, place = dataset.partition(":")
+    return kind + colon + (Path(place).name if Path(place).is_absolute() else place)
