@@ -1,8 +1,8 @@
 """Accuracies that the paper reports, in percent: its tables of the baselines and of MDC.
 
-For CIFAR-10 at 10 images per class: 2,000 outer iterations of 100, networks of width 128, 1,000 epochs of evaluation, the
-best of four measurements on the test set. By the name of the dataset and the images per class of the whole set; then by
-the name of the method, and by size.
+For CIFAR-10 at 10 images per class: 2,000 outer iterations of 100, networks of width 128, 1,000 epochs of evaluation,
+the best of four measurements on the test set. By the name of the dataset and the images per class of the whole set;
+then by the name of the method, and by size.
 """
 
 from __future__ import annotations
