@@ -106,6 +106,8 @@ class TestHelp:
             *("--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment", "--train-images", "--train-batch"),
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
             *("--network-momentum", "--network-decay", "--seed"),
+            *("--sampler", "--cluster-every", "--cluster-images", "--cluster-steps", "--matched-layers"),
+            *("--pixel-space", "--step-after", "--composition", "--train-epochs"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
         runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}

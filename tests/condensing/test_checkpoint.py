@@ -33,6 +33,8 @@ FIRST_ORDER = {
     "expert_steps": 2,
 }
 UNTRAINED = {"objective": "characteristic", "learner": "untrained", "pixel_optimiser": "adam"}
+ON_SYNTHETIC = {"learner": "trained-on-synthetic", "train_epochs": 2, "distance": "row-cosine", "matched_layers": "all"}
+CLUSTERED = {"sampler": "k-means", "cluster_every": 2, "cluster_images": 12, "cluster_steps": 2, "init": "k-means"}
 SHORT = {"outer": 3, "inner": 3}
 
 
@@ -49,6 +51,8 @@ SHORT = {"outer": 3, "inner": 3}
         {**FIRST_ORDER, "policy": "every-prefix"},
         {**UNTRAINED, "policy": "mdc"},
         {**UNTRAINED, "policy": "every-prefix"},
+        {**ON_SYNTHETIC, "policy": "mdc", "sampler": "uniform", "pixel_space": "normalised"},
+        {**CLUSTERED, "policy": "mdc", "pool": 2, "life": 3},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
@@ -268,6 +272,32 @@ def test_removed_checkpoint_leaves_nothing(two: Path) -> None:
     (two.parent / f".{two.name}.0123abcd.part").touch()
     checkpoint.remove(two)
     assert list(two.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda chosen: chosen.clear(),
+        lambda chosen: chosen.update(chosen=chosen["chosen"][:, 1:]),
+        lambda chosen: chosen["chosen"].fill_(20),  # a class has 20 images, counted from 0
+        lambda chosen: chosen["chosen"].fill_(-2),
+    ],
+)
+def test_impossible_representatives_are_damage(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, edit: Callable[[dict[str, Any]], object]
+) -> None:
+    r = recipe.replace(**SHORT, **CLUSTERED)
+    file = tmp_path / "run.checkpoint"
+    for step in condense(assemble(r, toy)):
+        save(file, step, Identity(r, toy.sha256))
+        if step.e == 2:
+            break
+    content = from_bytes(file.read_bytes())
+    edit(content["state"]["sampler"])
+    file.write_bytes(to_bytes(content))
+    run = CheckpointedRun(file, assemble(r, toy), Identity(r, toy.sha256))
+    run.resume(found(file))
+    assert (run.place.t, run.place.e) == (0, 1)
 
 
 class TestAnotherRun:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mipset.experiments.results import Result
     from mipset.experiments.run import Machine
     from mipset.file.provenance import Provenance
+    from mipset.settings.methods import Method
 
 
 MOST_OUTER = 1_000_000
@@ -154,7 +155,8 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if arguments.held_out is not None:
         data = data.held_out(arguments.held_out, 0)
         remark = f"The test images are a held-out share of {arguments.held_out:g} of the training images."
-    changes = {**changes, **_fitting(recipe, changes, data)}
+    for method in methods:
+        changes = {**changes, **_fitting(method, recipe, changes, data)}
     plan = EvaluationPlan(
         sizes=parse_sizes(arguments.sizes, min(method.recipe(recipe, changes).ipc for method in methods)),
         protocol=protocol_of(arguments),
@@ -182,12 +184,10 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     return comparison, Machine(device, engine, workers)
 
 
-def _fitting(name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
-    """Settings that small data need and that nobody typed, for all methods alike."""
-    from mipset.settings.catalogue import recipe
-
-    wanted = recipe(name, **changes)
-    fitted = asdict(fitted_with_note(wanted, data, changes))
+def _fitting(method: Method, name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
+    """Settings that small data need and that nobody typed. Those of one method hold for the next ones too."""
+    wanted = method.recipe(name, changes)
+    fitted = asdict(fitted_with_note(wanted, data, {**changes, **method.settings}))
     return {setting: fitted[setting] for setting, value in asdict(wanted).items() if fitted[setting] != value}
 
 

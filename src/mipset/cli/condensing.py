@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from mipset.settings.recipe import Recipe
 
 
+MOST_SHOWN = 12  # sizes whose cost is printed one by one
+
+
 def _add_run_flags(verb: Parser, out: str) -> None:
     """Add the flags about stopping a run and continuing it."""
     group = verb.add_argument_group(
@@ -171,7 +174,8 @@ def _condense(arguments: argparse.Namespace) -> None:
     team.agree({"data": sources, "engine": str(engine), **flags})
     identity = Identity(recipe, sources, str(engine), arguments.budget or "")
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, arguments.budget is not None or recipe.learner == "experts") as report:
+    _tell_disk(recipe, data, device, engine, team)
+    with _assembling(arguments, found, arguments.budget is not None or recipe.reads("experts")) as report:
         parts = assemble(recipe, data, device, first, engine, team, report=report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
@@ -428,6 +432,23 @@ def _cost(recipe: Recipe, data: Dataset) -> Cost:
     return cost(recipe, data.shape, data.classes, len(data.train), len(data.test))
 
 
+def _tell_disk(recipe: Recipe, data: Dataset, device: torch.device, engine: Engine, team: Team) -> None:
+    """Say how much disk the trajectories of experts will take, before the first of them is trained."""
+    from mipset.condensing.assembly import expert_files
+    from mipset.units import byte_count
+
+    if recipe.learner != "trajectories" or not team.leads:
+        return
+    files = expert_files(recipe, data, device, engine)
+    missing = files.missing_trajectories(recipe.experts)
+    if missing:
+        needed = _cost(recipe, data).trajectory_bytes * missing // recipe.experts
+        free = "" if files.free_bytes is None else f", where {byte_count(files.free_bytes)} are free"
+        print_message(
+            f"The trajectories of {counted(missing, 'expert')} will take {byte_count(needed)} in {files.folder}{free}."
+        )
+
+
 def _print_cost(
     recipe: Recipe,
     data: Dataset,
@@ -441,7 +462,7 @@ def _print_cost(
 
     from mipset.condensing.assembly import given_pixels
     from mipset.condensing.checks import check_fit
-    from mipset.condensing.costs import timed
+    from mipset.condensing.costs import student_flops, timed
     from mipset.condensing.packing import packed_bytes
     from mipset.units import byte_count, flop_count
 
@@ -464,6 +485,15 @@ def _print_cost(
         "memory": f"about {byte_count(cost.max_memory)}",
         "file": byte_count(packed_bytes(recipe, data, origin)),
     }
+    if recipe.reads("student_steps"):
+        parts = [f"size {n} {flop_count(round(flops))}" for n, flops in student_flops(recipe, cost).items()]
+        shown = parts if len(parts) <= MOST_SHOWN else [*parts[: MOST_SHOWN - 2], "...", parts[-1]]
+        drawn = f", of which {recipe.student_sizes} are drawn" if recipe.student_sizes in range(1, len(parts)) else ""
+        rows["students"] = f"{', '.join(shown)} in an inner iteration{drawn}"
+    if recipe.learner == "trajectories":
+        rows["disk"] = (
+            f"{byte_count(cost.trajectory_bytes)} for the trajectories of {counted(recipe.experts, 'expert')}"
+        )
     print(titled_lines(rows))
     print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
@@ -500,7 +530,8 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, recipe.learner == "experts") as report:
+    _tell_disk(recipe, data, device, engine, arguments.team)
+    with _assembling(arguments, found, recipe.reads("experts")) as report:
         parts = grown(artifact, data, recipe, device, engine, report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)

@@ -1,7 +1,7 @@
 """Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
-Every random draw has an address, so the state is small: pixels, the states of optimiser, policy and learner, and the
-place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
+Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, sampler, policy and
+learner, and the place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ class CheckpointedRun:
             for tensor in (parts.S.pixels, *parts.optimiser.state.values()):
                 parts.team.complete(tensor, parts.classes, dim=1)
             parts.team.complete(place.F, parts.classes)
+        for tensor in parts.sampler.state.values():
+            parts.team.complete(tensor, parts.classes)
         if parts.team.leads:
             self.write()
         self._agreed(GO_ON)  # no process ends before the file is written
@@ -134,6 +136,8 @@ def save(path: Path, step: Step, identity: Identity, spent: Spent = NOTHING) -> 
         "processor_seconds": spent.processor_seconds,
         "pixels": parts.S.pixels.cpu(),
         "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
+        "objective": {name: tensor.cpu() for name, tensor in parts.objective.state.items()},
+        "sampler": parts.sampler.state,
         "policy": parts.policy.state(),
         "learner": parts.learner.state(),
     }
@@ -313,11 +317,14 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
     processor_seconds = state.get("processor_seconds", 0.0)  # older checkpoints do not have it
     spent, loss = Spent(finite_number(state["seconds"]), finite_number(processor_seconds)), finite_number(state["loss"])
     check(min(spent.seconds, spent.processor_seconds) >= 0)
-    own = {"pixels": parts.S.pixels, **parts.optimiser.state}
-    saved = {"pixels": state["pixels"], **state["optimiser"]}
-    check(set(own) == set(saved))
-    for name, tensor in own.items():
-        tensor.copy_(like(saved[name], tensor))
+    for own, saved in (
+        ({"pixels": parts.S.pixels, **parts.optimiser.state}, {"pixels": state["pixels"], **state["optimiser"]}),
+        (parts.objective.state, state["objective"]),
+    ):
+        check(set(own) == set(saved))
+        for name, tensor in own.items():
+            tensor.copy_(like(saved[name], tensor))
+    parts.sampler.restore(state["sampler"])
     parts.policy.restore(state["policy"])
     check(parts.policy.state() == state["policy"])
     parts.learner.restore(state["learner"])

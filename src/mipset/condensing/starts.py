@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mipset.condensing.orders import herding, nearest_to_centroids
-from mipset.condensing.synthetic import Formation, formation, from_noise, from_real
+from mipset.condensing.orders import herding, nearest_to_centroids, random_order
+from mipset.condensing.synthetic import Formation, formation, from_noise, from_normal_noise, from_real
 from mipset.data import Dataset
 from mipset.nn.networks import Network
 from mipset.nn.pixels import to_unit
@@ -55,6 +55,18 @@ def first_real_images(r: Recipe, data: Dataset) -> Tensor:
 def noise(r: Recipe, data: Dataset) -> Tensor:
     """Uniform noise."""
     return from_noise((r.ipc, data.classes, *data.shape), r.seed)
+
+
+def normal_noise(r: Recipe, data: Dataset) -> Tensor:
+    """Normal noise with the mean and the deviation of the data."""
+    return from_normal_noise((r.ipc, data.classes, *data.shape), r.seed, data.mean, data.std)
+
+
+def random_real_images(r: Recipe, data: Dataset) -> Tensor:
+    """Tiles of random real images of each class."""
+    count = r.ipc * r.factor**2
+    chosen = [images[random_order(len(images), count, r.seed, c)] for c, images in enumerate(_of_each_class(data))]
+    return from_real(chosen, r.ipc, formation(r.factor))
 
 
 def herded_real_images(r: Recipe, data: Dataset, look: Look) -> Tensor:

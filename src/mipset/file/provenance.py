@@ -25,6 +25,9 @@ class Provenance(TypedDict, total=False):
     # A condensed set.
     engine: str  # what computed the networks, such as "compiled kernels" or "plain torch"
     parts: dict[str, str]  # descriptions of parts that are not those of the recipe, or not of mipset
+    student_rates: list[
+        float | None
+    ]  # objective `trajectory`: learned rate of sizes 1..N; None if a size never counted
     start: str  # SHA-256 of the images of the set that the condensation started from
     rank: int | None  # Baseline B: rank of the real images that this condensation started from; None for the first
     condensations: int  # Baseline B: number of condensations that were put together
@@ -34,6 +37,9 @@ class Provenance(TypedDict, total=False):
     # A set whose order was changed.
     reordered: str  # name of the method, such as "yoco"
     reordered_with: str  # settings of that method
+    # A set that was made from a condensed set alone.
+    components: int  # svd-truncate: components that the images of each class are made of
+    recondensed_from: int  # recondense: images per class of the set that stood for the real images
     # A set that another program condensed.
     imported: str  # kind of file: "mdc" or "dc"
     imported_sha256: str  # digest of that file
