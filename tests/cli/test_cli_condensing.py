@@ -367,7 +367,7 @@ class TestStopped:
 
     @pytest.fixture
     def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
-        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG, "--log", "none")
         content = (tmp_path / "whole").read_bytes()
         (tmp_path / "whole").unlink()
         return content
@@ -461,7 +461,8 @@ class TestStopped:
         process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=20)
-        assert names(tmp_path) == {"pets.npz", "x.checkpoint", "x.checkpoint.previous", ".x.mipset-lock"}
+        left = {"x.checkpoint", "x.checkpoint.previous", "x.log.jsonl", ".x.mipset-lock"}
+        assert names(tmp_path) == {"pets.npz", *left}
         here(*command)  # the lock of a dead process is taken over
         assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
@@ -476,7 +477,7 @@ class TestStopped:
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "SECONDS", -1.0)
             patch.setattr(Stopping, "asked", property(lambda _: log.exists() and log.read_text().count("\n") > 2))
-            stopped(capfd, *command, code=130)
+            stopped(capfd, *command, code=124)
         whole = log.read_text()
         assert [entry.outer for entry in read_run_log(log).entries] == [1, 2]
         log.write_text(whole + whole.splitlines()[-1].replace('"outer": 2', '"outer": 3') + '\n{"outer": 4, "lo')
