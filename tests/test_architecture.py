@@ -21,20 +21,23 @@ STANDARD_LIBRARY = {*sys.stdlib_module_names, "__future__"}
 # What each folder imports when it is imported, the lowest layer first. `__init__` is the version number.
 MODULE_LEVEL: dict[str, set[str]] = {
     "errors": set(),
+    "markup": {"errors"},
     "reporting": set(),
     "units": set(),
     "io": {"__init__", "errors", "units"},
-    "settings": {"errors"},
-    "file": {"errors", "io", "numpy"},
-    "device": {"errors", "file", "io", "reporting", "settings", "units", "numpy"},
-    "data": {"errors", "file", "io", "reporting", "numpy"},
+    "settings": {"errors", "markup"},
+    "file": {"errors", "io", "markup", "units", "numpy"},
+    "device": {"errors", "file", "io", "markup", "reporting", "settings", "units", "numpy"},
+    "data": {"errors", "file", "io", "markup", "reporting", "numpy"},
     "display": {"errors", "file", "io", "units", "numpy"},
     "nn": {"errors", "io", "settings", "units", "torch"},
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
     },
     "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
-    "evaluation": {"condensing", "data", "errors", "file", "io", "nn", "reporting", "settings", "numpy", "torch"},
+    "evaluation": {
+        *("condensing", "data", "errors", "file", "io", "markup", "nn", "reporting", "settings", "numpy", "torch"),
+    },
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),
         *("settings", "units", "numpy", "torch"),
@@ -48,7 +51,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
 IN_FUNCTIONS: dict[str, set[str]] = {
     "device": {"torch"},
     "data": {"PIL", "pillow_heif"},
-    "display": {"PIL", "matplotlib"},
+    "display": {"PIL", "matplotlib", "tqdm"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
         *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),

@@ -25,6 +25,7 @@ NAMES = {
     "Evaluation",
     "MipsetError",
     "MissingExtraError",
+    "Progress",
     "Recipe",
     "RemoteError",
     "Score",

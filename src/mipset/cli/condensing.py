@@ -270,8 +270,7 @@ def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun)
     with Progress(title, 1.0, run.share) as bar:
         try:
             for step in run.steps(lambda: stopping.asked):
-                note = f"outer {step.t}/{run.parts.T}  loss {step.loss:.3g}  {run.parts.policy.note()}"
-                bar.advance(step.share - bar.done, note)
+                bar.show(step)
         except TeamError as error:
             raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error
     if not run.complete:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from mipset.errors import SettingError, choices
+from mipset.markup import table
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
     AUGMENTATIONS,
@@ -154,6 +155,19 @@ class Recipe:
                 f"commas (one for each size), or percentages for some sizes such as 1:60,{self.ipc}:40. "
                 f"All must be finite and at least 0, and one of them larger than 0."
             )
+
+    def __repr__(self) -> str:
+        """The settings that are not the paper's, as Python: `eval` gives the same recipe."""
+        return f"Recipe({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
+
+    def _repr_html_(self) -> str:
+        rows = [(f.name, str(getattr(self, f.name)), f.metadata["help"]) for f in fields(self)]
+        return table(["setting", "value", "meaning"], rows)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are not the paper's, which are the defaults."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
     def _check_field(self, name: str, kind: str, limits: Mapping[str, Any]) -> None:
         """Refuse a value of another type, one that is not among the choices, or one outside of the limits."""
