@@ -29,7 +29,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "file": {"errors", "io", "markup", "units", "numpy"},
     "device": {"errors", "file", "io", "markup", "reporting", "settings", "units", "numpy"},
     "data": {"errors", "file", "io", "markup", "reporting", "numpy"},
-    "display": {"errors", "file", "io", "units", "numpy"},
+    "display": {"errors", "file", "io", "markup", "units", "numpy"},
     "nn": {"errors", "io", "settings", "units", "torch"},
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
@@ -162,6 +162,7 @@ def test_verbs_do_not_know_each_other() -> None:
     """The modules of verbs import the shared modules of the command line, and no other verb."""
     shared = {
         "parser": set[str](),
+        "config": {"parser"},
         "stopping": set[str](),
         "wording": set[str](),
         "inputs": {"parser", "wording"},

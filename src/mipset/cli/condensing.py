@@ -28,16 +28,19 @@ from mipset.cli.machine import Engines, add_machine_flags, add_memory_flag, chec
 from mipset.cli.parser import (
     Parser,
     Verbs,
+    add_config_flag,
     add_data_flags,
+    add_json_flag,
     add_recipe_flags,
     add_source_flags,
     add_verb,
     flag_of,
+    given_once,
     given_settings,
     with_flags,
 )
 from mipset.cli.stopping import Stopping
-from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
+from mipset.cli.wording import bytes_of, counted, file_facts, print_message, print_result, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
 from mipset.nn.distributed import Team
@@ -59,14 +62,14 @@ if TYPE_CHECKING:
 
 def _add_run_flags(verb: Parser, out: str) -> None:
     """Add the flags about stopping a run and continuing it."""
-    group = verb.add_argument_group(
-        "runs", f"A run that was stopped left {out}.checkpoint: the same command continues it."
+    verb.add_argument(
+        "--max-time",
+        metavar="TIME",
+        help="stop after this time, such as 90s or 2h, and keep a checkpoint: the same command continues (default: no "
+        "limit)",
     )
-    group.add_argument(
-        "--max-time", metavar="TIME", help="stop after this time, such as 90s or 2h, and keep a checkpoint"
-    )
-    group.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
-    group.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
+    verb.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
+    verb.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
 
 
 def add(verbs: Verbs) -> None:
@@ -74,18 +77,26 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(
         verbs, "condense", run_condense, "condense a dataset into one file", "DATASET --out FILE [FLAG ...]"
     )
-    verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
-    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
+    add_json_flag(verb)
+    add_config_flag(verb)
+    verb.add_argument(
+        "dataset", metavar="DATASET", nargs="?", help="a name that `mipset data` lists, folder:PATH or npz:PATH"
+    )
+    verb.add_argument("--data", metavar="DATASET", help="the same, with a flag (default: DATASET)")
+    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write (needed, except with --dry-run)")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else own-cpu)"
     )
     verb.add_argument(
         "--budget",
         metavar="TIME",
-        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself",
+        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself (default: "
+        "those of the recipe)",
     )
     add_recipe_flags(verb)
-    verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
+    verb.add_argument(
+        "--start", metavar="FILE", type=Path, help="start from the images of this condensed set (default: --init)"
+    )
     add_data_flags(verb)
     add_machine_flags(verb)
     add_memory_flag(verb)
@@ -96,18 +107,22 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
     verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file", "FILE --out FILE2 [FLAG ...]")
+    add_json_flag(verb)
+    add_config_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     add_source_flags(verb, "the real images")
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
-    add_recipe_flags(verb)
+    add_recipe_flags(verb, default="default: that of FILE or of --recipe")
     add_machine_flags(verb)
     add_memory_flag(verb)
     _add_run_flags(verb, "FILE2")
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
     verb = add_verb(verbs, "recipes", run_recipes, "list the named recipes")
+    add_json_flag(verb)
     verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this recipe")
+    verb.add_argument("--toml", action="store_true", help="print the settings of NAME as a file for --config")
 
 
 def run_condense(arguments: argparse.Namespace) -> None:
@@ -117,6 +132,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     torchrun --nproc-per-node 2 -m mipset condense ...
     """
     team: Team = arguments.team
+    arguments.dataset = given_once(arguments, "dataset", "data")
     if arguments.out is None and not arguments.dry_run:
         raise SettingError("The argument --out is required. See `mipset condense --help`.")
     if arguments.out is not None and team.leads:
@@ -151,7 +167,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     engine = engines.for_work(lambda: work(recipe, data.shape, data.classes))
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
     if arguments.dry_run:
-        _print_cost(recipe, data, device, engine, first, origin)
+        _print_cost(arguments, recipe, data, device, engine, first, origin)
         return
     check_fit(recipe if first is None else recipe.replace(init="noise"), data)
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
@@ -258,9 +274,12 @@ def _carry_out(
         assert run.last is not None
         artifact = pack_step(run.last)
         _write_or_keep(artifact, arguments.out, run)
-    print(
+    seconds = time.monotonic() - start
+    print_result(
+        arguments,
+        file_facts(arguments.out, artifact.ipc, artifact.class_names, seconds=seconds, loss=run.last.loss),
         f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
+        f"{bytes_of(arguments.out)}, in {duration(seconds)}{ending}",
     )
 
 
@@ -376,6 +395,7 @@ def _cost(recipe: Recipe, data: Dataset) -> Cost:
 
 
 def _print_cost(
+    arguments: argparse.Namespace,
     recipe: Recipe,
     data: Dataset,
     device: torch.device,
@@ -411,8 +431,18 @@ def _print_cost(
         "memory": f"about {byte_count(cost.max_memory)}",
         "file": byte_count(packed_bytes(recipe, data, origin)),
     }
-    print(titled_lines(rows))
-    print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
+    facts = {
+        "dataset": data.name,
+        "flops": cost.run_flops,
+        "seconds": cost.seconds(match, step),
+        "memory": cost.max_memory,
+        "bytes": packed_bytes(recipe, data, origin),
+        "device": str(device),
+        "engine": str(engine),
+        "settings": asdict(recipe),
+    }
+    note = "nothing was condensed or written: leave out --dry-run and add --out FILE to do it"
+    print_result(arguments, facts, f"{titled_lines(rows)}\n{note}")
 
 
 def run_grow(arguments: argparse.Namespace) -> None:
@@ -458,12 +488,20 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
 def run_recipes(arguments: argparse.Namespace) -> None:
     """List the named recipes, with the dataset and the expected accuracy of each, or every setting of one recipe."""
     from mipset.settings.catalogue import RECIPES, recipe
+    from mipset.settings.toml import recipe_toml
 
+    if arguments.toml:
+        if arguments.name is None:
+            raise SettingError("`toml` needs the NAME of a recipe. `mipset recipes` lists them.")
+        print(recipe_toml(arguments.name, recipe(arguments.name)))
+        return
     if arguments.name is None:
-        for name, named in RECIPES.items():
-            print(f"{name}\n    {named.dataset}: {named.promise}")
+        lines = [f"{name}\n    {named.dataset}: {named.promise}" for name, named in RECIPES.items()]
+        print_result(arguments, {name: asdict(named) for name, named in RECIPES.items()}, "\n".join(lines))
         return
     settings = recipe(arguments.name)
-    for f in fields(settings):
-        setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
-        print(f"{setting:<36}  {with_flags(f.metadata['help'])}")
+    lines = [
+        f"{f'{flag_of(f.name)} {getattr(settings, f.name)}':<36}  {with_flags(f.metadata['help'])}"
+        for f in fields(settings)
+    ]
+    print_result(arguments, asdict(settings), "\n".join(lines))

@@ -12,7 +12,7 @@ from mipset.data import cache
 from mipset.data.downloadable import DOWNLOADABLE, DownloadableDataset
 from mipset.data.embedded import PATH as EMBEDDED
 from mipset.data.specs import FASHION_MINI
-from mipset.errors import DataError, choices
+from mipset.errors import DataError, choose
 from mipset.io import files
 from mipset.reporting import Report, silent
 
@@ -31,7 +31,7 @@ def fetch(name: str, *, report: Report = silent, home: Path | None = None) -> Pa
     if name == FASHION_MINI.name:
         return EMBEDDED
     if name not in DOWNLOADABLE:
-        raise DataError(f"{name!r} cannot be fetched. Choose {choices((*DOWNLOADABLE, FASHION_MINI.name))}.")
+        raise DataError(f"{name!r} cannot be fetched. {choose(name, (*DOWNLOADABLE, FASHION_MINI.name))}.")
     root = files.home() if home is None else home
     dataset = DOWNLOADABLE[name]
     from mipset.data.sources import SOURCES  # only here, since it imports modules for the network

@@ -125,6 +125,16 @@ class Source:
         """How many ranks are in memory."""
         return len(self._ranks)
 
+    @property
+    def moved(self) -> int:
+        """How many bytes have been read or downloaded, also those that a server without ranges sends in vain."""
+        return self._place.moved
+
+    @property
+    def ranges(self) -> bool | None:
+        """Whether the server sends ranges of bytes; None for a file on this machine."""
+        return self._place.ranges
+
     def file_bytes(self, n: int) -> int:
         """The length of a file of S_[n]."""
         return file_bytes(self.about.prefix(n))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mipset.errors import ArtifactError, SettingError, choices
+from mipset.errors import ArtifactError, SettingError, choices, choose
 
 
 @dataclass(frozen=True)
@@ -66,4 +66,4 @@ class Architecture:
 def check_network(name: str) -> None:
     """Refuse a name that no network has."""
     if name not in NETWORKS:
-        raise SettingError(f"There is no network {name!r}. Choose {choices(NETWORKS)}.")
+        raise SettingError(f"There is no network {name!r}. {choose(name, NETWORKS)}.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.markup import table
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
@@ -179,7 +179,7 @@ class Recipe:
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
             own = ", or a class of your own as module:Class" if limits["own"] else ""
-            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}{own}.")
+            raise SettingError(f"`{name}` is {value!r}{reason}. {choose(value, limits['choices'])}{own}.")
         least, most = limits["least"], limits["most"]
         if least is not None and not least <= value <= most:
             raise SettingError(f"`{name}` is {value}: it must be at least {least} and at most {most:g}.")
@@ -189,7 +189,7 @@ class Recipe:
         settings = {f.name for f in fields(self)}
         for name in changes:
             if name not in settings:
-                raise SettingError(f"A recipe has no setting {name!r}. Choose {choices(sorted(settings))}.")
+                raise SettingError(f"A recipe has no setting {name!r}. {choose(name, sorted(settings))}.")
         return replace(self, **changes)
 
     @property
