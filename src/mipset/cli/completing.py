@@ -13,17 +13,16 @@ SHELLS = ("bash", "zsh", "fish")
 BASH = """\
 _mipset() {
     local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="" each names=""
+    COMPREPLY=()
     for each in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$each" in -*) ;; *) verb="$each"; break ;; esac
     done
     case "$verb $before" in
 @VALUES@
+        *) case "$verb $word" in
+@WORDS@
+        esac ;;
     esac
-    if [ -z "$names" ]; then
-        case "$verb" in
-@VERBS@
-        esac
-    fi
     COMPREPLY=($(compgen -W "$names" -- "$word"))
 }
 complete -o bashdefault -o default -F _mipset mipset
@@ -89,15 +88,18 @@ def _positional_names(name: str, verb: Parser) -> list[str]:
 
 
 def _bash(verbs: dict[str, Parser]) -> str:
-    values, words = [], [f'        "") names={shlex.quote(" ".join([*verbs, "--help", "--version"]))} ;;']
+    """The script of bash. Where it offers no name, bash offers files."""
+    values, words = [], [_case('" "*', [*verbs, "--help", "--version"])]
     for name, verb in verbs.items():
         flags = list(_flags(verb))
-        for flag, action in flags:
-            if known := _names(action):
-                values.append(f"        {shlex.quote(f'{name} {flag}')}) names={shlex.quote(' '.join(known))} ;;")
-        listed = [*_positional_names(name, verb), *(flag for flag, _ in flags)]
-        words.append(f"        {name}) names={shlex.quote(' '.join(listed))} ;;")
-    return BASH.replace("@VALUES@", "\n".join(values)).replace("@VERBS@", "\n".join(words))
+        values += [_case(f"{name!r}' {flag}'", _names(action)) for flag, action in flags if action.nargs != 0]
+        words.append(_case(f"{name!r}' -'*", [flag for flag, _ in flags]))
+        words.append(_case(f"{name!r}' '*", _positional_names(name, verb)))
+    return BASH.replace("@VALUES@", "\n".join(values)).replace("@WORDS@", "\n".join(words))
+
+
+def _case(pattern: str, names: list[str]) -> str:
+    return f"        {pattern}) names={shlex.quote(' '.join(names))} ;;"
 
 
 def _fish(verbs: dict[str, Parser]) -> Iterator[str]:
