@@ -225,7 +225,7 @@ class TestRefusals:
             (["npz:"], "has no path. Write npz:PATH"),
             (
                 ["fashion-mini", "--recipe", "demon"],
-                "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, ",
+                "There is no recipe 'demon'. Did you mean demo? Choose fashion-mini-cpu, demo, ",
             ),
             (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
             (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),

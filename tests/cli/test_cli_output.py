@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[list[object], set[str]]] = {  # what to type, and what
 @pytest.fixture
 def folder(tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    images = torch.linspace(-1, 1, 3 * 2 * 64).reshape(6, 1, 8, 8)
+    images = torch.linspace(0, 1, 3 * 2 * 64).reshape(6, 1, 8, 8)
     torch.save([images, torch.arange(3).repeat_interleave(2)], "old.pt")
     assert pets.name == "pets.npz"
     return tmp_path

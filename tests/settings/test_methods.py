@@ -44,7 +44,10 @@ class TestParsing:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("dc", "^`methods`: there is no method 'dc'. Choose baseline-a, .* or a group: baselines, "),
+            (
+                "dc",
+                "^`methods`: there is no method 'dc'. Did you mean mdc\\? Choose baseline-a, .* or a group: baselines, ",
+            ),
             ("", "there is no method ''"),
             ("baseline-c,,mdc", "there is no method ''"),
             ("mdc:pixel-lr", "'pixel-lr' in 'mdc:pixel-lr' is not a setting of a recipe. Write a name and a value"),

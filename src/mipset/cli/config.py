@@ -19,7 +19,7 @@ CONFIG = "--config"
 
 def with_config(words: Sequence[str], verb: Parser) -> tuple[list[str], dict[str, Any]]:
     """The words of a command, with those of its file in front, and what the file says, by Python names."""
-    path = _path(words)
+    path = _path(words, verb.prog)
     if path is None:
         return list(words), {}
     table = _read(path)
@@ -52,9 +52,9 @@ def unchanged_settings(arguments: argparse.Namespace, table: dict[str, Any]) -> 
     return frozenset(name for name in same if name not in tuned and getattr(arguments, name) == table[name])
 
 
-def _path(words: Sequence[str]) -> Path | None:
-    """The file that `--config` names, or one of its abbreviations."""
-    parser = argparse.ArgumentParser(add_help=False)
+def _path(words: Sequence[str], prog: str) -> Path | None:
+    """The file that `--config`, or an abbreviation of it, names."""
+    parser = Parser(prog, add_help=False)
     parser.add_argument(CONFIG, type=Path, action="append")
     paths: list[Path] = parser.parse_known_args(list(words))[0].config or []
     if len(paths) > 1:

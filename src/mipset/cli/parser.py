@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -55,8 +56,9 @@ class Parser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """Refuse words that no flag takes, with the flag that was meant."""
-        flags = [flag for action in self._actions for flag in action.option_strings]
-        meant = did_you_mean(words[0].partition("=")[0], flags)
+        names = [name_of(flag) for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
+        meant = did_you_mean(name_of(words[0].partition("=")[0]), names)  # without the hyphens that all flags share
+        meant = re.sub(r"(?<=mean )\w+", lambda match: flag_of(match[0]), meant) if words[0].startswith("-") else ""
         raise SettingError(f"Unrecognized arguments: {' '.join(words)}. {meant}See `{self.prog} --help`.")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -75,7 +77,8 @@ class Parser(argparse.ArgumentParser):
 
     def group(self, title: str) -> argparse._ArgumentGroup:
         """The group of arguments with this title."""
-        return next(group for group in self._action_groups if group.title == title)
+        found = (group for group in self._action_groups if group.title == title)
+        return next(found, None) or self.add_argument_group(title)
 
     def verbs(self) -> dict[str, Parser]:
         """The verbs of this parser, by name."""
