@@ -46,7 +46,7 @@ class TestParsing:
         [
             (
                 "dc",
-                "^`methods`: there is no method 'dc'. Did you mean mdc\\? Choose baseline-a, .* or a group: baselines, ",
+                "^`methods`: there is no method 'dc'. Did you mean mdc\\? Choose baseline-a, .* or a group: bas",
             ),
             ("", "there is no method ''"),
             ("baseline-c,,mdc", "there is no method ''"),
