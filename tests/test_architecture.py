@@ -29,7 +29,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "file": {"errors", "io", "markup", "units", "numpy"},
     "device": {"errors", "file", "io", "markup", "reporting", "settings", "units", "numpy"},
     "data": {"errors", "file", "io", "markup", "reporting", "numpy"},
-    "display": {"errors", "file", "io", "markup", "units", "numpy"},
+    "display": {"__init__", "device", "errors", "file", "io", "markup", "settings", "units", "numpy"},
     "nn": {"errors", "io", "settings", "units", "torch"},
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
@@ -50,8 +50,8 @@ MODULE_LEVEL: dict[str, set[str]] = {
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
     "device": {"torch"},
-    "data": {"PIL", "pillow_heif"},
-    "display": {"PIL", "matplotlib", "tqdm"},
+    "data": {"PIL", "datasets", "pillow_heif"},
+    "display": {"PIL", "jinja2", "matplotlib", "tensorboardX", "tqdm"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
         *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),

@@ -48,3 +48,6 @@ def test_blocks_of_the_python_page_run_in_order(
     printed = capsys.readouterr().out
     assert "`pixel_lr` is -1: it must be at least 0" in printed
     assert "comparing with real images: " in printed
+    assert "outer 1: loss " in printed
+    assert [entry.outer for entry in names["entries"]] == [1]
+    assert (tmp_path / "clothes.html").read_bytes().startswith(b"<!doctype html>")

@@ -20,7 +20,15 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-EXTRAS = {"torch": "condense", "Pillow": "pictures", "matplotlib": "charts", "pyarrow": "export"}  # by package
+EXTRAS = {  # by package
+    "torch": "condense",
+    "Pillow": "pictures",
+    "matplotlib": "charts",
+    "pyarrow": "export",
+    "datasets": "hf",
+    "Jinja2": "report",
+    "tensorboardX": "tensorboard",
+}
 
 LONGEST_NAME = 100  # letters; comparing longer ones takes long
 

@@ -27,7 +27,7 @@ class TestVerbs:
         printed = done(run("condense", "fashion-mini", "--out", "a.safetensors", *TINY, cwd=tmp_path))
         assert printed.startswith("a.safetensors: 2 images for each of 10 classes, ")
         assert printed.endswith("next: mipset evaluate a.safetensors\n")
-        assert names(tmp_path) == {"a.safetensors"}
+        assert names(tmp_path) == {"a.safetensors", "a.safetensors.log.jsonl"}
         whole = read(tmp_path / "a.safetensors")
         assert whole.images.shape == (2, 10, 1, 28, 28)
         assert whole.recipe["width"] == 4
@@ -68,7 +68,7 @@ class TestVerbs:
         _, sizes, slice_row, whole_row = printed.splitlines()
         assert slice_row.split() == ["b", row.split()[1], "-", "-"]
         assert whole_row == row
-        assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
+        assert names(tmp_path) == {"a.safetensors", "a.safetensors.log.jsonl", "b.safetensors", "a.png"}
 
     def test_version_is_printed(self, here: Here) -> None:
         assert here("--version") == f"mipset {mipset.__version__}\n"
@@ -109,7 +109,7 @@ class TestHelp:
             *("--network-momentum", "--network-decay", "--seed"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
-        runs = {"--resume", "--fresh", "--max-time"}
+        runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         shown = flags(cli.parser())
         assert all("--quiet" in verb for path, verb in shown.items() if path)
@@ -125,7 +125,7 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--config"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory", "--config"),
                 *protocol,
                 *machine,
             },
@@ -161,7 +161,9 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--save", "--seed", "--force"},
+            ("report",): {"PATH", "--help", "--out", "--data", "--skip-bad", "--force"},
+            ("watch",): {"OUT", "--help", "--port"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--ipc", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[list[object], set[str]]] = {  # what to type, and what
     "evaluate": (["e", *OWN, *BRIEF], {"seconds", "files"}),
     "reorder": (["e", "--out", "g", "--first", 1, "--best", 1, "--threads", 1], {*SET, "seconds"}),
     "audit": (["e", *OWN, "--top", 2], {"images", "suspicious", "usual", "closest"}),
+    "report": (["e", "--out", "h.html", *OWN], {"file", "sets", "bytes"}),
     "compare": (["npz:pets.npz", "--methods", "random", *TINY, *BRIEF], {"folder", "files", "results"}),
 }
 

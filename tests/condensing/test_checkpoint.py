@@ -18,6 +18,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity, find, save
 from mipset.condensing.condense import condense
 from mipset.condensing.parts import Parts
+from mipset.condensing.run_logging import Spent
 from mipset.condensing.states import from_bytes, to_bytes
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, SettingError
@@ -71,7 +72,7 @@ def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> No
     files = {}
     for step in condense(assemble(r, toy, engine=engine)):
         file = tmp_path / f"{step.t}-{step.e}"
-        save(file, step, identity, seconds=1.5)
+        save(file, step, identity, Spent(1.5, 2.5))
         files[file] = step.place
     whole = step.parts
     assert [place.e for place in files.values()] == [1, 2, 0] * 3
@@ -80,6 +81,7 @@ def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> No
         run.resume(found(file))
         assert (run.place.t, run.place.e) == (place.t, place.e)
         assert run.seconds - run.parts.learner.preparing_seconds >= 1.5
+        assert run.spent.processor_seconds >= 2.5
         for _ in run.steps():
             pass
         assert run.complete
@@ -205,6 +207,7 @@ class TestDamage:
             lambda s: s.update(loss=float("inf")),
             lambda s: s.update(seconds=-1.0),
             lambda s: s.update(seconds="long"),
+            lambda s: s.update(processor_seconds=-1.0),
             lambda s: s.update(optimiser={}),
             lambda s: s["optimiser"].update(velocity=s["optimiser"]["velocity"][:1]),
             lambda s: s["optimiser"].update(more=s["pixels"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.clustering import k_means
 from mipset.condensing.learners import Untrained
 from mipset.condensing.orders import herding, nearest_to_centroids
-from mipset.condensing.starts import Look
+from mipset.condensing.starts import Look, clustered_real_images, herded_real_images
 from mipset.condensing.synthetic import MultiFormation, Plain
 from mipset.data import Dataset
 from mipset.errors import SettingError
@@ -21,6 +23,7 @@ from mipset.nn.networks import ConvNet, Network, fresh
 from mipset.nn.pixels import to_unit
 from mipset.settings.choices import INITIALISATIONS
 from mipset.settings.recipe import Recipe
+from tiny_data import make_dataset
 
 CPU = torch.device("cpu")
 
@@ -35,6 +38,21 @@ def points(count: int, seed: int = 0) -> torch.Tensor:
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("start", [herded_real_images, clustered_real_images])
+def test_copies_of_only_one_class_are_in_memory_at_a_time(start: Callable[..., torch.Tensor]) -> None:
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    class Watching(Look):
+        def features(self, pixels: torch.Tensor) -> torch.Tensor:
+            assert not any(seen() is not None for seen in alive)
+            alive.append(weakref.ref(pixels))
+            return points(len(pixels))
+
+    look = Watching(build, Plain(), (0.5,) * 3, (0.5,) * 3, CPU)
+    assert start(Recipe(ipc=2, factor=1), make_dataset(), look).shape == (2, 5, 3, 4, 4)
+    assert len(alive) == 5
 
 
 class TestKMeans:

@@ -151,6 +151,24 @@ class TestKilled:
         assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
 
 
+WRITING = """
+import sys
+from pathlib import Path
+from mipset.io.files import write_whole
+for number in range(300):
+    write_whole(Path(sys.argv[1]), lambda stream: stream.write(b"whole"))
+"""
+
+
+def test_processes_that_write_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """None takes the new part of another one for abandoned, or minds that another one did."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(mipset.__file__).parents[1])}
+    command = [sys.executable, "-c", WRITING, str(tmp_path / "file")]
+    writers = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [("", 0)] * 3
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"whole")]
+
+
 def test_folder_is_synced_after_a_file_got_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[bool, bool]] = []
     monkeypatch.setattr(

@@ -31,6 +31,7 @@ from mipset.condensing.condense import condense
 from mipset.condensing.states import from_bytes
 from mipset.data import Dataset
 from mipset.errors import SettingError
+from mipset.file.run_log import read_run_log
 from mipset.nn.distributed import ALONE, ENDED, Alone, Team, joined, timeout_of
 from mipset.settings.recipe import Recipe
 
@@ -422,7 +423,8 @@ class TestEnds:
         (message,) = ended[0].messages + ended[1].messages
         assert message.startswith("mipset: Continuing from x.checkpoint, after outer iteration 0 of 5 and 1 of 2 inner")
         assert_images_close(tmp_path / "x", here("whole"))
-        assert not list((tmp_path / "elsewhere").iterdir())
+        assert not list((tmp_path / "elsewhere").iterdir())  # the log is written by the first process only
+        assert [entry.outer for entry in read_run_log(tmp_path / "x.log.jsonl").entries] == [1, 2, 3, 4, 5]
 
     def test_two_processes_save_in_the_middle_and_continue_with_the_same_bits(
         self, run_team: Callable[..., list[Ended]], driver: Path, pets: str, tmp_path: Path

@@ -57,6 +57,9 @@ def test_convnet_of_any_channels_resolution_width_and_depth(
 def test_convnet_refuses_images_too_small_for_its_depth() -> None:
     with pytest.raises(SettingError, match=r"`depth` 3 .* 4 x 4 pixels are too few\. Choose a smaller `depth`"):
         ConvNet(3, 10, (4, 4), 8, 3)
+    ConvNet(1, 2, (8, 8), depth=3)
+    with pytest.raises(SettingError, match=r"`depth` 9223372036854775808 .* are too few"):  # at once
+        ConvNet(1, 2, (4, 4), depth=2**63)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

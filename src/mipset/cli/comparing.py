@@ -187,10 +187,11 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
+    workers = workers_of(arguments, device)
     if not arguments.dry_run:
-        check_memory(arguments, device, lambda: Workload(comparison).max_memory)
+        check_memory(arguments, device, lambda: Workload(comparison).max_memory(workers))
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
-    return comparison, Machine(device, engine, workers_of(arguments, device))
+    return comparison, Machine(device, engine, workers)
 
 
 def _fitting(name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def _print_missing(arguments: argparse.Namespace, comparison: Comparison, machin
         )
         missing = {"condensations": runs, "evaluations": evaluations, "seconds": cell_seconds}
         cells.append({"method": cell.method.name, "seed": cell.recipe.seed, **missing})
-    all_seconds, memory, folder = seconds(grid.cells), workload.max_memory, comparison.store.folder
+    all_seconds, memory, folder = seconds(grid.cells), workload.max_memory(machine.workers), comparison.store.folder
     print_result(
         arguments,
         {"folder": folder, "seconds": all_seconds, "memory": memory, "missing": cells},

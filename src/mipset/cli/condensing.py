@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -52,9 +51,11 @@ if TYPE_CHECKING:
     from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity
     from mipset.condensing.costs import Cost
     from mipset.condensing.parts import Step
+    from mipset.condensing.run_logging import Callback
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
+    from mipset.file.run_log import Entry
     from mipset.nn.engines import Engine
     from mipset.reporting import Report
     from mipset.settings.recipe import Recipe
@@ -70,6 +71,17 @@ def _add_run_flags(verb: Parser, out: str) -> None:
     )
     verb.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
     verb.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
+    verb.add_argument(
+        "--log",
+        metavar="PATH",
+        help=f"log of the run: loss, distances, selections, time, memory; none for no log (default: {out}.log.jsonl)",
+    )
+    verb.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        type=Path,
+        help="write loss, distances and images for TensorBoard (default: none)",
+    )
 
 
 def add(verbs: Verbs) -> None:
@@ -80,7 +92,10 @@ def add(verbs: Verbs) -> None:
     add_json_flag(verb)
     add_config_flag(verb)
     verb.add_argument(
-        "dataset", metavar="DATASET", nargs="?", help="a name that `mipset data` lists, folder:PATH or npz:PATH"
+        "dataset",
+        metavar="DATASET",
+        nargs="?",
+        help="a name that `mipset data` lists, such as cifar10, folder:PATH or hf:NAME",
     )
     verb.add_argument("--data", metavar="DATASET", help="the same, with a flag (default: DATASET)")
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write (needed, except with --dry-run)")
@@ -187,6 +202,7 @@ def _condense(arguments: argparse.Namespace) -> None:
 @contextmanager
 def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
     """Check the flags about runs, and let no other process write `--out` meanwhile."""
+    from mipset.file.run_log import refuse_other_file
     from mipset.io.files import check_writable
     from mipset.io.locks import only_writer
 
@@ -200,6 +216,11 @@ def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
         yield
         return
     check_writable(_checkpoint_path(arguments))
+    log = _log_path(arguments)
+    if log is not None:
+        if arguments.log is not None:  # the name beside the output is the run's own
+            refuse_other_file(log)
+        check_writable(log, "log")
     with only_writer(arguments.out):
         yield
 
@@ -267,8 +288,8 @@ def _carry_out(
         damaged = f"{run.path} is damaged or missing. " if found.path != run.path else ""
         print_message(f"{damaged}Continuing from {found.path}, {_progress(run)}. Use --fresh to start again.")
     start = time.monotonic()
-    with stopping.waiting():  # until the result is written
-        _take_steps(arguments, title, run)
+    with stopping.waiting(), _observers(arguments, run, pack_step) as observers:  # until the result is written
+        _take_steps(arguments, title, run, observers)
         if not run.parts.team.leads:
             return
         assert run.last is not None
@@ -283,12 +304,52 @@ def _carry_out(
     )
 
 
-def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun) -> None:
+@contextmanager
+def _observers(
+    arguments: argparse.Namespace, run: CheckpointedRun, pack_step: Callable[[Step], Artifact]
+) -> Iterator[list[Callback]]:
+    """What follows the outer iterations: the log, and TensorBoard if it is asked for."""
+    from mipset.condensing.run_logging import LogFile
+
+    log, folder = _log_path(arguments), arguments.tensorboard
+    observers: list[Callback] = []
+    with ExitStack() as stack:
+        if log is not None and run.parts.team.leads:
+            file = LogFile(log, pack_step, run.place.t, force=arguments.log is None)
+            observers.append(file)
+        if folder is not None and run.parts.team.leads:
+            from mipset.display.tensorboard import TensorBoard
+
+            board = stack.enter_context(TensorBoard(folder, run.parts.T, run.place.t))
+            observers.append(lambda entry, step: board.add(entry, lambda: pack_step(step)))
+        yield observers
+    for observer in observers:
+        if isinstance(observer, LogFile) and observer.failure:
+            print_message(observer.failure)
+
+
+def _log_path(arguments: argparse.Namespace) -> Path | None:
+    from mipset.file.run_log import SUFFIX
+
+    if arguments.log == "none":
+        return None
+    out: Path = arguments.out
+    return out.with_name(out.name + SUFFIX) if arguments.log is None else Path(arguments.log)
+
+
+def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun, observers: Sequence[Callback]) -> None:
     """Take all steps that are left, unless the command is stopped."""
+    from mipset.condensing.run_logging import logged
+
     stopping: Stopping = arguments.stopping
+
+    def tell(entry: Entry, step: Step) -> None:
+        for observer in observers:
+            observer(entry, step)
+
     with Progress(title, 1.0, run.share) as bar:
         try:
-            for step in run.steps(lambda: stopping.asked):
+            for step in logged(run.steps(lambda: stopping.asked), tell, lambda: run.spent):
                 bar.show(step)
         except TeamError as error:
             raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error
@@ -380,12 +441,7 @@ def _first_images(path: Path | None, recipe: Recipe, data: Dataset) -> tuple[Any
         raise SettingError(f"{path} has `factor` {start.factor}, not {recipe.factor}. Choose the factor of the file.")
     if start.class_names != data.class_names:
         raise SettingError(f"{path} has other classes than {data.name}. Start from a set of the same classes.")
-    return torch.from_numpy(start.images), {"start": _digest(start)}
-
-
-def _digest(artifact: Artifact) -> str:
-    """A hash of the images in a file."""
-    return hashlib.sha256(artifact.images.tobytes()).hexdigest()
+    return torch.from_numpy(start.images), {"start": start.images_sha256}
 
 
 def _cost(recipe: Recipe, data: Dataset) -> Cost:
@@ -472,7 +528,7 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
-    identity = Identity(recipe, data.identity + _digest(artifact), str(engine))
+    identity = Identity(recipe, data.identity + artifact.images_sha256, str(engine))
     found = _found_checkpoint(arguments)
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}

@@ -18,7 +18,7 @@ def add(verbs: Verbs) -> None:
 
     action = add_verb(actions, "fetch", run_data_fetch, "download a dataset")
     add_json_flag(action)
-    action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists")
+    action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists, or hf:NAME[:CONFIG]")
 
 
 def run_data(arguments: argparse.Namespace) -> None:

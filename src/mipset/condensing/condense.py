@@ -42,7 +42,7 @@ def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
         for e in range(done + 1, E + 1):  # inner loop
             for group in parts.groups:  # class loop
                 losses[group], F_group = update(parts, θ, t, e, group)
-                F[group] += F_group / E
+                F[group] += torch.as_tensor(F_group).cpu() / E
             team.complete(losses, parts.classes)
             loss = _sound(losses[moving].mean().item(), θ, t, e)
             if e < E:  # θ is not used after the last match
@@ -53,7 +53,8 @@ def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
             team.complete(tensor, parts.classes, dim=1)
         if policy.measures(t):
             F += parts.metric.of_set(S, t)
-            team.complete(F, parts.classes)
+        team.complete(F, parts.classes)
+        if policy.measures(t):
             policy.select(t, F)
         yield Step(parts, t, E, loss, F)
 
@@ -81,7 +82,9 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     gradients = torch.autograd.grad(losses.sum(), X)
     for c, gradient in zip(group, gradients, strict=True):
         parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
-    F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
+    F: Tensor | float = 0.0
+    if measured or parts.metric.every_match:
+        F = parts.metric.of_match(match.features, target.features, match.distances)
     return sound_losses(losses.detach(), match.features, gradients, [S.pixels[:, c] for c in group]), F
 
 

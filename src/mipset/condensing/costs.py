@@ -34,7 +34,8 @@ from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.distributed import ALONE
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
-from mipset.nn.training import Images
+from mipset.nn.training import Images, at_once
+from mipset.settings.architecture import Architecture
 from mipset.settings.recipe import Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -46,6 +47,7 @@ BASELINE = 350_000_000
 # is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of 32 and 64
 # pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
+LEARNING_RESIDENT = 2.0  # the same for a network that only learns and is tested: measured 1.4
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
 MOST_COUNTED = 200  # images per class; counting takes longer with each
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
@@ -192,6 +194,19 @@ def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     with FlopCounterMode(display=False) as counter:
         theta.features(image)
     return int(counter.get_total_flops())
+
+
+def learning_memory(architecture: Architecture, shape: Shape, classes: int, batch: int) -> int:
+    """Resident bytes of a process that trains a network on batches of images [ch, h, w] and then tests it."""
+    with PeakBytes() as peak:
+        theta = fresh(builder(architecture, shape, classes), 0, META)
+        optimiser = torch.optim.SGD(theta.parameters(), momentum=0.9, foreach=False)
+        for _ in range(2):  # in the second step there are gradients and momentum
+            theta(torch.empty(batch, *shape, device=META)).sum().backward()
+            optimiser.step()
+        with torch.no_grad():
+            theta(torch.empty(at_once(shape[1:]), *shape, device=META))
+    return BASELINE + round(LEARNING_RESIDENT * peak.most)
 
 
 def timed(

@@ -6,7 +6,7 @@ whose clusters depend on how many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from mipset.condensing.synthetic import Formation, formation, from_noise, from_r
 from mipset.data import Dataset
 from mipset.nn.networks import Network
 from mipset.nn.pixels import to_unit
-from mipset.nn.training import TEST_PIXELS, Images, last_features
+from mipset.nn.training import Images, at_once, last_features
 from mipset.settings.recipe import Recipe
 
 
@@ -33,18 +33,18 @@ class Look:
 
     def features(self, pixels: Tensor) -> Tensor:
         """The features of images [B, ch, h, w] of bytes: [B, F], on the CPU."""
-        theta, (height, width) = self.network(), pixels.shape[2:]
-        parts = []
-        for part in torch.split(pixels, max(1, TEST_PIXELS // (height * width))):
+        theta, parts = self.network(), []
+        for part in torch.split(pixels, at_once(pixels.shape[2:])):
             shown = self.form.shown(to_unit(part), 0)
             images = Images.of(shown, torch.zeros(len(shown)), self.mean, self.std, self.device)
             parts.append(last_features(theta, images).cpu())
         return torch.cat(parts)
 
 
-def _of_each_class(data: Dataset) -> list[Tensor]:
+def _of_each_class(data: Dataset) -> Iterator[Tensor]:
+    """A copy of the images of each class, one class after the other, so that not all images are twice in memory."""
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
-    return [pixels[labels == c] for c in range(data.classes)]
+    return (pixels[labels == c] for c in range(data.classes))
 
 
 def first_real_images(r: Recipe, data: Dataset) -> Tensor:

@@ -8,6 +8,7 @@ docs/architecture.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -143,7 +144,7 @@ def formation(factor: int) -> Formation:
     return Plain() if factor == 1 else MultiFormation(factor)
 
 
-def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
+def from_real(class_images: Iterable[Tensor], ipc: int, form: Formation) -> Tensor:
     """The "mix" initialisation: tiles of the first `ipc * factor²` real images of each class, [N, C, ch, h, w].
 
     Decoded image j of a class is real image j, so the initialisation of a smaller set is a prefix of this one.

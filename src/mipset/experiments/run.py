@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Identity, find, remove
 from mipset.condensing.costs import passes
 from mipset.condensing.packing import pack
+from mipset.condensing.run_logging import LogFile, logged
 from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluation.evaluate import Evaluation, scores
 from mipset.experiments.builders import BuildContext, Condensation
@@ -132,9 +134,11 @@ class Runner:
             checkpointed = self._resumed(run, cell, report)
         share = checkpointed.share
         self.progress.skip(share * flops, stage)
-        for step in checkpointed.steps():
+        pack_step = partial(pack, r=run.recipe, data=self.comparison.grid.data, origin=origin)
+        log = LogFile(folder.log, pack_step, checkpointed.place.t, force=True)
+        for step in logged(checkpointed.steps(), log, lambda: checkpointed.spent):
             if step.outer_done and step.t in cell.outers:
-                artifact = pack(step, run.recipe, self.comparison.grid.data, origin)
+                artifact = pack_step(step)
                 about = {"recipe": asdict(run.recipe), "rank": run.first_rank}
                 folder.write(step.t, artifact, checkpointed.seconds, about)
             self.progress.add((step.share - share) * flops, f"{stage}: outer {step.t}/{run.recipe.outer}")

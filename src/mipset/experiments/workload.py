@@ -11,7 +11,7 @@ import torch
 from mipset.condensing.assembly import EXPERT_SETTINGS
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
-from mipset.evaluation.evaluate import evaluation_flops
+from mipset.evaluation.evaluate import evaluation_flops, evaluation_memory
 from mipset.experiments.builders import Condensation
 from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import Cell, EvaluationTarget
@@ -99,12 +99,17 @@ class Workload:
 
         return seconds
 
-    @property
-    def max_memory(self) -> int:
-        """Estimate of the bytes that the largest condensation needs."""
-        cells = self.comparison.grid.cells
-        recipes = [cell.recipe for cell in cells] + [run.recipe for cell in cells for run in cell.condensations]
-        return max(self._cost(recipe).max_memory for recipe in recipes)
+    def max_memory(self, workers: int = 1) -> int:
+        """Estimate of the bytes that the largest condensation needs, or the evaluation in so many processes."""
+        grid = self.comparison.grid
+        recipes = [
+            recipe for cell in grid.cells for recipe in (cell.recipe, *(run.recipe for run in cell.condensations))
+        ]
+        architectures = {target.architecture for cell in grid.cells for target in cell.targets}
+        return max(
+            *(self._cost(recipe).max_memory for recipe in recipes),
+            *(evaluation_memory(grid.data, each, grid.plan.protocol, workers) for each in architectures),
+        )
 
 
 @cache

@@ -41,7 +41,21 @@ class Provenance(TypedDict, total=False):
     order: str  # what a prefix is a prefix of: "tiles" or "images"
 
 
+# Why one run from its own start did not make a set, by the key of its provenance that tells it.
+NOT_ONE_RUN = {
+    "start": "it started from the images of another set",
+    "grown_from": "it was grown from a smaller set",
+    "imported": "another program condensed it",
+    "selection": "it has real images, and was not condensed",
+    "reordered": "its images were put into another order",
+    "condensations": "it was put together from several condensations",
+}
+
+
 def public_name(dataset: str) -> str:
-    """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`."""
-    kind, colon, path = dataset.partition(":")
-    return kind + colon + Path(path).name
+    """The name of a dataset as it is published: `folder:pets` for `folder:/home/me/pets`.
+
+    Data of a user always have a whole path in their name. `hf:somebody/pets` has none, and stays as it is.
+    """
+    kind, colon, place = dataset.partition(":")
+    return kind + colon + (Path(place).name if Path(place).is_absolute() else place)

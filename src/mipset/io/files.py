@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -57,6 +58,18 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], previous: Path 
     _sync_folder(path.absolute().parent)
 
 
+def append_whole(handle: int, content: bytes, path: Path) -> None:
+    """Add bytes to the end of an open file, all of them or none. `path` is for the error."""
+    length, written = os.fstat(handle).st_size, 0
+    try:
+        written = os.write(handle, content)
+    finally:
+        if written < len(content):
+            os.ftruncate(handle, length)
+    if written < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
 def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """Write files, each with its path within the folder, into a temporary folder; then replace `path` by it.
 
@@ -84,10 +97,13 @@ def _part_of(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     while True:
         part = path.parent / f".{path.name}.{os.urandom(4).hex()}.part"
         make(part)
-        handle = _opened(part)
+        try:
+            handle = _opened(part)
+        except FileNotFoundError:  # another process took it for abandoned, before it was opened
+            continue
         if handle is None or (locks.take(handle) and locks.is_at(part, handle)):
             break
-        os.close(handle)  # another process took it for abandoned, before it was locked
+        os.close(handle)  # the same, before it was locked
     try:
         yield part
     except BaseException:

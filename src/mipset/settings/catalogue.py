@@ -44,6 +44,9 @@ _FAST = PAPER_CIFAR10.replace(
 # Gradient matching as in the paper, with some thousandths of its work: fewer and narrower networks, larger steps.
 _GRADIENT = PAPER_CIFAR10.replace(width=64, outer=20, inner=10, train_images=512, period=2, pixel_lr=0.01)
 
+_PHOTOGRAPHS = _FAST.replace(train_augment="flip", depth=5, factor=3)
+_UNMEASURED = "not measured; give a budget of time"
+
 RECIPES = {
     "fashion-mini-cpu": NamedRecipe(
         "fashion-mini",
@@ -92,6 +95,18 @@ RECIPES = {
         _FAST,
         "3.5 minutes of one core; its accuracy was not measured since digits are no longer mirrored",
     ),
+    "svhn-cpu": NamedRecipe("svhn", _FAST, "about 3.5 minutes of one core; its accuracy was not measured"),
+    "cifar100-cpu": NamedRecipe(
+        "cifar100",
+        _FAST.replace(train_augment="flip"),
+        "about half an hour of one core; its accuracy was not measured",
+    ),
+    # Larger images: one block of the network more for each doubling of the resolution, and factor 3 at 224 pixels.
+    "stl10-cpu": NamedRecipe("stl10", _FAST.replace(train_augment="flip", depth=4), _UNMEASURED),
+    "eurosat-cpu": NamedRecipe("eurosat", _FAST.replace(train_augment="flip", depth=4), _UNMEASURED),
+    "tiny-imagenet-cpu": NamedRecipe("tiny-imagenet", _FAST.replace(train_augment="flip", depth=4), _UNMEASURED),
+    "imagenette-cpu": NamedRecipe("imagenette", _PHOTOGRAPHS, _UNMEASURED),
+    "imagenet10-cpu": NamedRecipe("imagenet10", _PHOTOGRAPHS, _UNMEASURED),
     "own-cpu": NamedRecipe(
         "folder:PATH",
         _FAST,

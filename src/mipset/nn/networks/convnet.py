@@ -31,7 +31,7 @@ class ConvNet(Network):
         super().__init__()
         padding = 3 if resolution == (28, 28) else 1
         height, width_px = (side + 2 * (padding - 1) for side in resolution)
-        if min(height, width_px) < 2**depth:
+        if min(height, width_px).bit_length() <= depth:
             raise SettingError(
                 f"A ConvNet of `depth` {depth} halves images {depth} times: "
                 f"{resolution[0]} x {resolution[1]} pixels are too few. Choose a smaller `depth` or larger images."
