@@ -21,7 +21,7 @@ from mipset.settings.toml import recipe_toml
 
 
 def parsed(*words: object) -> argparse.Namespace:
-    arguments = argparse.Namespace(parser=None, json=False, quiet=False, unchanged=frozenset())
+    arguments = argparse.Namespace(parser=None, json=False, quiet=False)
     _parse(list(map(str, words)), arguments)
     return arguments
 

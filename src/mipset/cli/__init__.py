@@ -66,9 +66,7 @@ def _main(words: list[str], stopping: Stopping) -> int:
 
 
 def _run(words: list[str], team: Team, stopping: Stopping) -> int:
-    arguments = argparse.Namespace(
-        team=team, stopping=stopping, parser=None, json=False, quiet=False, unchanged=frozenset()
-    )
+    arguments = argparse.Namespace(team=team, stopping=stopping, parser=None, json=False, quiet=False)
     if not words:
         print(FIRST_STEPS)
         return 0

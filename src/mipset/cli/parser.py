@@ -124,6 +124,7 @@ def add_verb(
 
 def add_config_flag(verb: Parser) -> None:
     """Add the flag that `mipset.cli.config` reads."""
+    verb.set_defaults(unchanged=frozenset())  # settings of the file that are those of its recipe
     verb.add_argument(
         "--config",
         metavar="FILE",
