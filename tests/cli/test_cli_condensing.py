@@ -36,7 +36,8 @@ from commands import (
     start,
 )
 from mipset import Accuracy, cli, read
-from mipset.cli import condensing, inputs
+from mipset.cli import condensing
+from mipset.cli.parser import DEFAULT_RECIPE
 from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
 from mipset.data.official import OFFICIAL
@@ -65,7 +66,7 @@ class TestRecipeChoice:
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
         for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
-            assert self.recipe_for(name) == RECIPES[inputs.DEFAULT_RECIPE].recipe
+            assert self.recipe_for(name) == RECIPES[DEFAULT_RECIPE].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -249,7 +250,7 @@ class TestRefusals:
             (["npz:"], "has no path. Write npz:PATH"),
             (
                 ["fashion-mini", "--recipe", "demon"],
-                "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, ",
+                "There is no recipe 'demon'. Did you mean demo? Choose fashion-mini-cpu, demo, ",
             ),
             (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
             (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),
