@@ -11,6 +11,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +38,38 @@ PAGES = sorted(
 )
 ADDRESS = "https://example.org/c10.safetensors"
 
-# What a recipe is in this world. The depth stays, because pages say it.
+# What every recipe has in this world.
 TINY: dict[str, Any] = {
-    **{"outer": 1, "inner": 2, "width": 4, "real_batch": 8, "expert_steps": 2, "experts": 1},
-    **{"train_images": 8, "train_batch": 8, "pool": 1, "life": 1},
+    "outer": 1,
+    "inner": 2,
+    "width": 4,
+    "real_batch": 8,
+    "experts": 1,
+    "expert_steps": 2,
+    "train_images": 8,
+    "train_batch": 8,
+    "pool": 1,
+    "life": 1,
 }
-# The largest values of flags, and flags that a command of a page gets if it does not have them.
+# The values that flags of a command have instead of those of the page.
 SMALL = {
-    **{"--outer": "1", "--expert-steps": "2", "--experts": "1", "--width": "4", "--networks": "1", "--seeds": "1"},
-    **{"--workers": "1", "--sizes": "1,2", "--at": "1"},
+    "--outer": "1",
+    "--at": "1",
+    "--expert-steps": "2",
+    "--experts": "1",
+    "--width": "4",
+    "--networks": "1",
+    "--seeds": "1",
+    "--workers": "1",
 }
+# Flags that a command gets if it does not have them.
 ADDED = {
-    "condense": ("--threads",),
-    "grow": ("--threads",),
-    "evaluate": ("--threads", "--workers", "--networks", "--sizes"),
-    "compare": ("--threads", "--workers", "--networks", "--sizes"),
+    "condense": {"--threads": "1"},
+    "grow": {"--threads": "1"},
+    "evaluate": {"--threads": "1", "--workers": "1", "--networks": "1", "--sizes": "1,2"},
+    "compare": {"--threads": "1", "--workers": "1", "--networks": "1", "--sizes": "1,2"},
 }
+MANY = 4  # comparisons of more methods are planned, but not run
 # Commands that a page may have and that are not run here: they install, or their own tests run them.
 ELSEWHERE = (
     r"python3 -m venv \S+",
@@ -77,7 +94,10 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     named = re.compile(r"`(\w+\.py)`:\s*$")
-    return [Block(b[1], b[2], (m := named.search(text, 0, b.start())) and b[1] and m[1] or None) for b in found]
+    return [
+        Block(block[1], block[2], name[1] if (name := named.search(text, 0, block.start())) and block[1] else None)
+        for block in found
+    ]
 
 
 def page_name(page: Path) -> str:
@@ -101,7 +121,7 @@ def shape_of(line: str) -> str:
 
 
 def is_printed(shown: str, printed: str) -> bool:
-    """Whether the lines that a page shows are among those that were printed, in this order; "..." stands for anything."""
+    """Whether the lines that a page shows were printed, in this order; "..." in a line stands for anything."""
     lines = iter([shape_of(line) for line in printed.splitlines()])
     for line in shown.splitlines():
         pattern = ".*".join(map(re.escape, shape_of(line).split("...")))
@@ -164,17 +184,18 @@ class World:
     def at_toy_size(self, words: list[str]) -> list[str]:
         """The words of a command with smaller numbers, the address of our server, and files that must be there."""
         words = [self.address if word.startswith("https://example.org/") else word for word in words]
-        for flag in ADDED.get(words[0], ()):
-            if flag not in words:
-                words += [flag, SMALL.get(flag, "1")]
-        for place, (flag, value) in enumerate(zip(words, words[1:], strict=False), 1):
-            if flag in SMALL and flag != "--sizes":
+        if words[0] == "compare" and words[words.index("--methods") + 1].count(",") >= MANY:
+            words.append("--dry-run")
+        for flag, value in ADDED.get(words[0], {}).items():
+            words += [] if flag in words else [flag, value]
+        for place, (flag, value) in enumerate(pairwise(words), 1):
+            file = self.folder / value
+            if flag in SMALL:
                 words[place] = SMALL[flag]
-            elif flag == "--out" and (self.folder / value).is_file():
-                words.append("--force")
-            elif flag != "--out" and value.endswith(".safetensors") and "://" not in value:
-                if not (self.folder / value).exists():
-                    (self.folder / value).write_bytes(self.small_set)
+            elif flag == "--out":
+                words += ["--force"] if file.is_file() else []
+            elif value.endswith(".safetensors") and "://" not in value and not file.exists():
+                file.write_bytes(self.small_set)
         return words
 
 
@@ -225,4 +246,3 @@ def set_of(data: Dataset) -> mipset.Artifact:
     recipe = catalogue.RECIPES["cifar10-cpu"].recipe
     pixels = np.random.default_rng(0).integers(0, 256, (recipe.ipc, data.classes, *data.shape), dtype=np.uint8)
     return as_artifact(pixels, recipe, data)
-
