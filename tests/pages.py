@@ -58,7 +58,7 @@ SMALL = {
     "--expert-steps": "2",
     "--experts": "1",
     "--width": "4",
-    "--networks": "1",
+    "--networks": "2",
     "--seeds": "1",
     "--workers": "1",
 }
@@ -66,8 +66,8 @@ SMALL = {
 ADDED = {
     "condense": {"--threads": "1"},
     "grow": {"--threads": "1"},
-    "evaluate": {"--threads": "1", "--workers": "1", "--networks": "1", "--sizes": "1,2"},
-    "compare": {"--threads": "1", "--workers": "1", "--networks": "1", "--sizes": "1,2"},
+    "evaluate": {"--threads": "1", "--workers": "1", "--networks": "2", "--sizes": "1,2"},
+    "compare": {"--threads": "1", "--workers": "1", "--networks": "2", "--sizes": "1,2"},
 }
 MANY = 4  # comparisons of more methods are planned, but not run
 # Commands that a page may have and that are not run here: they install, or their own tests run them.
@@ -225,7 +225,7 @@ def make_small(patch: pytest.MonkeyPatch) -> dict[str, Dataset]:
     for name, named in catalogue.RECIPES.items():
         patch.setitem(catalogue.RECIPES, name, replace(named, recipe=named.recipe.replace(**TINY), tuned={}))
     for name, named_protocol in protocol.PROTOCOLS.items():
-        patch.setitem(protocol.PROTOCOLS, name, replace(named_protocol, epochs=1, least_steps=1))
+        patch.setitem(protocol.PROTOCOLS, name, replace(named_protocol, epochs=2, least_steps=1))
     patch.setattr("mipset.condensing.budget.within", lambda chosen, *_: chosen.replace(**TINY))  # after its measurement
     datasets = dict(small_datasets())
 
