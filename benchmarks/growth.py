@@ -104,7 +104,7 @@ def measure(place: Place) -> tuple[float, float]:
     for step in condense(replace(parts, learner=watch)):
         trained = 0.0 if step.outer_done else watch.seconds
         matches.append(time.perf_counter() - start - trained)
-        steps += [trained / recipe.train_steps] if trained else []
+        steps += [trained / recipe.train_steps(place.classes)] if trained else []
         start = time.perf_counter()
     return min(matches[1:]), min(steps)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mipset.data import cache, embedded
 from mipset.data.dataset import Dataset, Split
-from mipset.data.downloadable import DOWNLOADABLE
+from mipset.data.official import OFFICIAL
 from mipset.data.specs import FASHION_MINI
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=embedded.PATH)
     arguments = parser.parse_args()
 
-    whole = DOWNLOADABLE["fashion-mnist"].open("fashion-mnist", arguments.source)
+    whole = OFFICIAL["fashion-mnist"].open("fashion-mnist", arguments.source)
     spec = FASHION_MINI
     train = first_of_each_class(whole.train, spec.train_count // whole.classes, whole.classes)
     test = first_of_each_class(whole.test, spec.test_count // whole.classes, whole.classes)

@@ -28,7 +28,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "file": {"errors", "io", "numpy"},
     "device": {"errors", "file", "io", "reporting", "settings", "units", "numpy"},
     "data": {"errors", "file", "io", "reporting", "numpy"},
-    "display": {"errors", "file", "io", "units", "numpy"},
+    "display": {"__init__", "device", "errors", "file", "io", "settings", "units", "numpy"},
     "nn": {"errors", "io", "settings", "units", "torch"},
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
@@ -46,9 +46,10 @@ MODULE_LEVEL: dict[str, set[str]] = {
 
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
+    "condensing": {"faiss"},
     "device": {"torch"},
-    "data": {"PIL", "pillow_heif"},
-    "display": {"PIL", "matplotlib"},
+    "data": {"PIL", "datasets", "pillow_heif"},
+    "display": {"PIL", "jinja2", "matplotlib", "tensorboardX"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
         *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),

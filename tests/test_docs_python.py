@@ -34,7 +34,7 @@ def test_blocks_of_the_python_page_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 11
+    assert len(blocks) == 14
     names: dict[str, Any] = {"__name__": "own_module"}
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)
@@ -48,3 +48,6 @@ def test_blocks_of_the_python_page_run_in_order(
     printed = capsys.readouterr().out
     assert "`pixel_lr` is -1: it must be at least 0" in printed
     assert "comparing with real images: " in printed
+    assert "outer 1: loss " in printed
+    assert [entry.outer for entry in names["entries"]] == [1]
+    assert (tmp_path / "clothes.html").read_bytes().startswith(b"<!doctype html>")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mipset.settings.paper import ACCURACIES
+
 REPO = Path(__file__).parents[1]
 
 
@@ -35,7 +37,9 @@ def test_chart_of_the_readme_shows_every_line_of_the_csv() -> None:
     lines = draw_results.read_csv("cifar10-main")
     (panel,) = draw_results.main_chart().panels
     picture = (draw_results.FOLDER / "cifar10-main.svg").read_text("utf-8")
-    for line, series in zip(lines, panel.series, strict=True):
+    *own, reported = panel.series
+    assert [y for _, y in reported.points] == [*ACCURACIES["cifar10"]["mdc"]]
+    for line, series in zip(lines, own, strict=True):
         assert [y for _, y in series.points] == [
             float(line[key]) for key in line if key.startswith("size_") and line[key]
         ]
@@ -78,3 +82,10 @@ def test_charts_of_the_explanation_show_the_demo_and_the_pull_of_each_policy() -
     assert {y for _, y in baseline.points} == {1.0}
     assert [y for _, y in mdc.points] == pytest.approx([1 + 10 / 3] * 3 + [1.0] * 7)
     assert every.points[0][1] == pytest.approx(sum(10 / n for n in range(1, 11)))
+
+
+def test_page_of_results_has_the_accuracies_that_the_paper_reports() -> None:
+    text = (REPO / "docs" / "results.md").read_text("utf-8")
+    titles = {"baseline-a": "Baseline A", "baseline-b": "Baseline B", "baseline-c": "Baseline C", "mdc": "MDC"}
+    for method, means in ACCURACIES["cifar10"].items():
+        assert f"| {titles[method]} | {' | '.join(f'{mean:.2f}' for mean in means)} |" in text

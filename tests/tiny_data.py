@@ -44,21 +44,27 @@ def make_dataset(train: int = 20, test: int = 10, classes: int = 5) -> Dataset:
 
 def shrink(spec: DatasetSpec, train: int, test: int) -> tuple[DatasetSpec, Split, Split]:
     """The spec of a published dataset, changed to fit a few random images, and these images."""
-    splits = make_split(train, spec.shape, 10), make_split(test, spec.shape, 10, 1)
+    classes = len(spec.class_names)
+    splits = make_split(train, spec.shape, classes), make_split(test, spec.shape, classes, 1)
     digest = Dataset("", *splits, spec.class_names, spec.mean, spec.std).sha256
-    return replace(spec, train_count=train, test_count=test, sha256=digest), *splits
+    return replace(spec, train_count=train, test_count=test, sha256=digest, md5={}), *splits
 
 
 def equal_splits(left: Split, right: Split) -> bool:
     return np.array_equal(left.images, right.images) and np.array_equal(left.labels, right.labels)
 
 
-def python2_batch(images: Array, labels: list[int], code: bytes = b"u1", rows: int | None = None) -> bytes:
+def python2_batch(
+    images: Array, labels: list[int], code: bytes = b"u1", rows: int | None = None, key: bytes = b"labels"
+) -> bytes:
     """The bytes that Python 2 and its numpy wrote: protocol 2, and byte strings for everything."""
     raw = images.tobytes()
     shape = struct.pack("<BHBH", ord("M"), len(images) if rows is None else rows, ord("M"), 3072)
     return (
-        b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05("
+        b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U"
+        + bytes([len(key)])
+        + key
+        + b"q\x04]q\x05("
         + b"".join(b"K" + bytes([label]) for label in labels)
         + b"eU\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08"
         + b"K\x00\x85U\x01b\x87Rq\x09(K\x01"

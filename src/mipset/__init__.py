@@ -21,6 +21,7 @@ What is here:
     from_arrays, from_torch, from_hf    a real dataset of arrays, or of datasets of torch or Hugging Face
     recipe, Recipe              all settings of a condensation: a named set of them, and the class
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
+    logged, LogFile             what is known after each outer iteration, for a callback, and as a file
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
     Evaluation, Score           train networks on every size and test them
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from mipset.condensing.assembly import assemble
     from mipset.condensing.condense import condense
     from mipset.condensing.packing import pack
+    from mipset.condensing.run_logging import LogFile, logged
     from mipset.data import Dataset, from_arrays, from_hf, from_torch, load
     from mipset.evaluation.evaluate import Evaluation, Score
     from mipset.file.artifact import Artifact, read
@@ -68,6 +70,7 @@ _HOME = {
     "Artifact": "file.artifact",
     "Dataset": "data",
     "Evaluation": "evaluation.evaluate",
+    "LogFile": "condensing.run_logging",
     "Recipe": "settings.recipe",
     "Score": "evaluation.evaluate",
     "assemble": "condensing.assembly",
@@ -76,13 +79,14 @@ _HOME = {
     "from_hf": "data",
     "from_torch": "data",
     "load": "data",
+    "logged": "condensing.run_logging",
     "pack": "condensing.packing",
     "protocol": "settings.protocol",
     "read": "file.artifact",
     "recipe": "settings.catalogue",
 }
 
-_NEEDS_TORCH = {"Evaluation", "Score", "assemble", "condense", "pack"}
+_NEEDS_TORCH = {"Evaluation", "LogFile", "Score", "assemble", "condense", "logged", "pack"}
 
 __all__ = [
     "Accuracy",
@@ -94,6 +98,7 @@ __all__ = [
     "Dataset",
     "DivergedError",
     "Evaluation",
+    "LogFile",
     "MipsetError",
     "MissingExtraError",
     "Recipe",
@@ -106,6 +111,7 @@ __all__ = [
     "from_hf",
     "from_torch",
     "load",
+    "logged",
     "pack",
     "protocol",
     "read",

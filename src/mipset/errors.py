@@ -20,7 +20,15 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-EXTRAS = {"torch": "condense", "Pillow": "pictures", "matplotlib": "charts", "pyarrow": "export"}  # by package
+EXTRAS = {  # by package
+    "torch": "condense",
+    "Pillow": "pictures",
+    "matplotlib": "charts",
+    "pyarrow": "export",
+    "datasets": "hf",
+    "Jinja2": "report",
+    "tensorboardX": "tensorboard",
+}
 
 _NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")
 

@@ -26,7 +26,7 @@ class TestVerbs:
         printed = done(run("condense", "fashion-mini", "--out", "a.safetensors", *TINY, cwd=tmp_path))
         assert printed.startswith("a.safetensors: 2 images for each of 10 classes, ")
         assert printed.endswith("next: mipset evaluate a.safetensors\n")
-        assert names(tmp_path) == {"a.safetensors"}
+        assert names(tmp_path) == {"a.safetensors", "a.safetensors.log.jsonl"}
         whole = read(tmp_path / "a.safetensors")
         assert whole.images.shape == (2, 10, 1, 28, 28)
         assert whole.recipe["width"] == 4
@@ -67,7 +67,7 @@ class TestVerbs:
         _, sizes, slice_row, whole_row = printed.splitlines()
         assert slice_row.split() == ["b", row.split()[1], "-", "-"]
         assert whole_row == row
-        assert names(tmp_path) == {"a.safetensors", "b.safetensors", "a.png"}
+        assert names(tmp_path) == {"a.safetensors", "a.safetensors.log.jsonl", "b.safetensors", "a.png"}
 
     def test_version_is_printed(self, here: Here) -> None:
         assert here("--version") == f"mipset {mipset.__version__}\n"
@@ -106,9 +106,11 @@ class TestHelp:
             *("--real-batch", "--pixel-lr", "--pixel-momentum", "--match-augment", "--train-images", "--train-batch"),
             *("--train-augment", "--pool", "--life", "--train-precision", "--cutmix", "--network-lr"),
             *("--network-momentum", "--network-decay", "--seed"),
+            *("--sampler", "--cluster-every", "--cluster-images", "--cluster-steps", "--matched-layers"),
+            *("--pixel-space", "--step-after", "--composition", "--train-epochs"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
-        runs = {"--resume", "--fresh", "--max-time"}
+        runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
         assert flags(cli.parser()) == {
             (): {"--help", "--version"},
@@ -122,7 +124,7 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory"),
                 *protocol,
                 *machine,
             },
@@ -157,7 +159,9 @@ class TestHelp:
                 *settings,
                 *machine,
             },
-            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--seed", "--force"},
+            ("audit",): {"FILE", "--data", "--skip-bad", "--help", "--top", "--png", "--save", "--seed", "--force"},
+            ("report",): {"PATH", "--help", "--out", "--data", "--skip-bad", "--force"},
+            ("watch",): {"OUT", "--help", "--port"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
             ("slice",): {"FILE", "N", "--help", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},

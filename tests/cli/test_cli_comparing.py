@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import BRIEF, TINY, Here, done, names, run, sentence
+from mipset import read
+from mipset.settings.methods import GROUPS
 
 GRID = (*TINY, *BRIEF, "--methods", "baseline-c,mdc", "--sizes", "1-2")
 
@@ -43,6 +45,35 @@ class TestTables:
         by_dataset = here("compare", f"npz:{pets}", "--out", tmp_path / "2", *grid)
         assert "recipe own-cpu" in (tmp_path / "2" / "results.md").read_text()
         assert by_recipe.splitlines()[0] == by_dataset.splitlines()[0]
+
+    def test_methods_of_the_field_are_compared_in_one_table(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        """Each by its own recipe, at a size that all of them share."""
+        tiny = ("--ipc", 2, "--width", 4, "--depth", 2, "--outer", 2, "--inner", 2, "--real-batch", 8, "--threads", 1)
+        small = (*tiny, "--train-batch", 8, "--expert-steps", 2, "--train-epochs", 2, "--train-images", 16)
+        grid = (
+            "compare",
+            "cifar10-cpu",
+            "--data",
+            f"npz:{pets}",
+            "--out",
+            tmp_path / "x",
+            *small,
+            *BRIEF,
+            "--sizes",
+            1,
+        )
+        planned = [line.split()[0] for line in here(*grid, "--methods", "field", "--dry-run").splitlines()]
+        assert planned[1:22] == list(GROUPS["field"])
+        chosen = ["dsa", "dm-mdc", "dream-every-prefix", "baseline-c"]
+        table = here(*grid, "--methods", ",".join(chosen)).splitlines()
+        assert [line.split()[0] for line in table[2:6]] == chosen
+        recipes = [read(path).recipe for path in (tmp_path / "x" / "runs").rglob("*.safetensors")]
+        assert sorted((r["learner"], r["sampler"], r["factor"]) for r in recipes) == [
+            ("experts", "shuffled-epochs", 2),
+            ("trained", "k-means", 2),
+            ("trained-on-synthetic", "uniform", 1),
+            ("untrained", "uniform", 1),
+        ]
 
     def test_held_out_images_replace_the_test_images(self, here: Here, tmp_path: Path, pets: Path) -> None:
         here("compare", f"npz:{pets}", "--out", tmp_path / "x", *GRID, "--methods", "random", "--held-out", "0.4")

@@ -37,11 +37,17 @@ from commands import (
 )
 from mipset import Accuracy, cli, read
 from mipset.cli import condensing, inputs
+from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
+from mipset.data.official import OFFICIAL
+from mipset.data.specs import SVHN
+from mipset.file.run_log import read_run_log
 from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import RECIPES
 from mipset.units import byte_count
+from official_files import write_svhn
+from tiny_data import shrink
 
 FIRST_INNER = " and 1 of 2 inner iterations of the next"
 
@@ -54,9 +60,12 @@ class TestRecipeChoice:
         assert self.recipe_for("fashion-mini") == RECIPES["fashion-mini-cpu"].recipe
         assert self.recipe_for("cifar10") == RECIPES["cifar10-cpu"].recipe
         assert self.recipe_for("fashion-mnist") == RECIPES["fashion-mnist-cpu"].recipe
+        for name in OFFICIAL:
+            assert self.recipe_for(name) == self.recipe_for(f"{name}:somewhere") == RECIPES[f"{name}-cpu"].recipe
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
-        assert self.recipe_for("folder:pets") == RECIPES[inputs.DEFAULT_RECIPE].recipe
+        for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
+            assert self.recipe_for(name) == RECIPES[inputs.DEFAULT_RECIPE].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -65,6 +74,21 @@ class TestRecipeChoice:
         assert self.recipe_for("cifar10", "--ipc", "7", "--policy", "baseline-c", "--pixel-lr", "0") == RECIPES[
             "cifar10-cpu"
         ].recipe.replace(ipc=7, policy="baseline-c", pixel_lr=0.0)
+
+
+class TestOfficialFiles:
+    def test_dataset_in_its_official_files_is_condensed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+    ) -> None:
+        spec, train, test = shrink(SVHN, 100, 20)
+        monkeypatch.setitem(OFFICIAL, "svhn", replace(OFFICIAL["svhn"], spec=spec))
+        write_svhn(tmp_path, train, test)
+        out = tmp_path / "set"
+        printed = here("condense", f"svhn:{tmp_path}", "--out", out, *TINY)
+        assert f"mipset evaluate {out} --data svhn:{tmp_path}" in printed
+        condensed = read(out)
+        assert (condensed.images.shape, condensed.class_names[0]) == ((2, 10, 3, 32, 32), "0")
+        assert condensed.mean == spec.mean
 
 
 class TestBudget:
@@ -370,7 +394,7 @@ class TestStopped:
         assert messages == f"mipset: {word}. The same command continues after outer iteration 0 of 5{FIRST_INNER}.\n"
         assert names(tmp_path) == {"pets.npz", "x.checkpoint"}
         here(*command)
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
     def test_second_interrupt_ends_at_once(
@@ -391,7 +415,7 @@ class TestStopped:
         _, messages = process.communicate(timeout=20)
         assert (process.returncode, messages) == (-signal.SIGINT, "")
         here(*command)
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
 
     def test_time_limit_saves(
@@ -439,8 +463,41 @@ class TestStopped:
         process.wait(timeout=20)
         assert names(tmp_path) == {"pets.npz", "x.checkpoint", "x.checkpoint.previous", ".x.mipset-lock"}
         here(*command)  # the lock of a dead process is taken over
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
+        assert [entry.outer for entry in read_run_log(tmp_path / "x.log.jsonl").entries] == [1, 2, 3, 4, 5]
+
+    def test_log_of_a_stopped_run_goes_on_without_doubled_or_half_lines(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """It was killed after the third iteration, within the line of the fourth; its checkpoint is older."""
+        log, out = tmp_path / "run.jsonl", tmp_path / "x"
+        command = ("condense", f"npz:{pets}", "--out", out, *self.LONG, "--log", log)
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "SECONDS", -1.0)
+            patch.setattr(Stopping, "asked", property(lambda _: log.exists() and log.read_text().count("\n") > 2))
+            stopped(capfd, *command, code=130)
+        whole = log.read_text()
+        assert [entry.outer for entry in read_run_log(log).entries] == [1, 2]
+        log.write_text(whole + whole.splitlines()[-1].replace('"outer": 2', '"outer": 3') + '\n{"outer": 4, "lo')
+        before = read_run_log(log).entries
+        assert len(before) == 3
+        here(*command)
+        entries = read_run_log(log).entries
+        assert [entry.outer for entry in entries] == [1, 2, 3, 4, 5]
+        assert entries[:2] == before[:2]
+        assert entries[2].seconds > entries[1].seconds
+        assert names(tmp_path) == {"pets.npz", "x", "run.jsonl"}
+
+    def test_no_log_is_written_if_none_is_wanted(self, here: Here, tmp_path: Path, pets: Path) -> None:
+        here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--log", "none")
+        assert names(tmp_path) == {"pets.npz", "x"}
+
+    def test_file_that_is_no_log_is_not_replaced(self, refusal: Here, tmp_path: Path, pets: Path) -> None:
+        other = tmp_path / "notes.txt"
+        other.write_text("mine\n")
+        message = refusal("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--log", other, "--force")
+        assert message == f"mipset: --log {other} exists already, and is not a log. Choose another name.\n"
 
     def test_growing_continues(
         self, here: Here, refusal: Here, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
@@ -455,7 +512,9 @@ class TestStopped:
         replace(read(first), images=255 - images).write(other)
         assert "the data are others" in refusal("grow", other, *grow[2:], tmp_path / "x")
         here(*grow, tmp_path / "x", "--resume")
-        assert names(tmp_path) == {"pets.npz", "first", "other", "whole", "x"}
+        assert {name for name in names(tmp_path) if not name.endswith(".log.jsonl")} == {
+            *("pets.npz", "first", "other", "whole", "x")
+        }
         assert (tmp_path / "x").read_bytes() == whole.read_bytes()
         assert "There is no checkpoint" in refusal(*grow, tmp_path / "y", "--resume")
 
@@ -504,7 +563,7 @@ class TestStopped:
             f"{FIRST_INNER}. Use --fresh to start again.\n"
         )
         assert (tmp_path / "x").read_bytes() == uninterrupted
-        assert names(tmp_path) == {"pets.npz", "x"}
+        assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
 
     def test_interrupt_before_the_first_iteration_writes_nothing(
         self, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -584,7 +643,7 @@ class TestFullDisk:
         monkeypatch.setattr("mipset.condensing.condense.update", None)  # an iteration would fail
         here(*command)
         assert (tmp_path / "x").read_bytes() == whole
-        assert names(tmp_path) == {"pets.npz", "whole", "x"}
+        assert names(tmp_path) == {"pets.npz", "whole", "whole.log.jsonl", "x", "x.log.jsonl"}
 
     def test_disk_that_is_too_full_is_found_before_the_work(
         self, tmp_path: Path, pets: Path, refusal: Here, monkeypatch: pytest.MonkeyPatch

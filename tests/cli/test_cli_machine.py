@@ -92,6 +92,14 @@ class TestMemory:
         assert f"{size[0]} is {size[1]}: it must be at" in message or "GB of memory, but " in message
         assert time.process_time() - start < 15
 
+    @pytest.mark.parametrize("size", [("--width", 10**6), ("--width", 10**9), ("--depth", 2**63)])
+    def test_evaluate_refuses_networks_without_sense_at_once(
+        self, here: Here, refusal: Here, tmp_path: Path, pets: Path, size: tuple[str, int]
+    ) -> None:
+        here("condense", f"npz:{pets}", "--out", tmp_path / "x", *TINY, "--outer", 1, "--inner", 1)
+        message = refusal("evaluate", tmp_path / "x", "--data", f"npz:{pets}", *BRIEF, *size)
+        assert f"{size[0]} is {size[1]}: it must be at" in message or "GB of memory, but " in message
+
     def test_estimate_above_the_free_memory_is_refused_unless_forced(
         self, here: Here, refusal: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -104,6 +112,9 @@ class TestMemory:
         grow = ("grow", out, "--data", f"npz:{pets}", "--ipc", 3, "--out", grown, "--threads", 1)
         assert advice in refusal(*grow)
         here(*grow, "--force-memory")
+        evaluate = ("evaluate", out, "--data", f"npz:{pets}", *BRIEF)
+        assert "Choose a smaller --width or --workers, or set --force-memory" in refusal(*evaluate)
+        here(*evaluate, "--force-memory")
         compare = ("compare", "own-cpu", "--data", f"npz:{pets}", "--out", tmp_path / "table", *TINY)
         assert advice in refusal(*compare)
         monkeypatch.setattr("mipset.io.memory.free_memory", lambda: None)  # an unknown system

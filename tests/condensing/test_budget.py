@@ -20,7 +20,7 @@ times = st.builds(Times, st.floats(1e-3, 1), st.floats(1e-3, 1), st.floats(0, 5)
 
 def seconds_of(r: Recipe, t: Times, classes: int) -> float:
     """What a run takes."""
-    return r.outer * r.inner * classes * t.match + r.training_steps * t.step + t.start
+    return r.outer * r.inner * classes * t.match + r.training_steps(classes) * t.step + t.start
 
 
 @given(times, st.integers(2, 200), st.floats(1, 1000))
@@ -31,7 +31,7 @@ def test_run_takes_its_budget_and_not_more(t: Times, classes: int, factor: float
     taken = seconds_of(chosen, t, classes)
     rounding = EXPERTS.inner * classes * t.match + chosen.experts * t.step
     assert seconds - rounding <= taken <= 1.0001 * seconds
-    assert chosen.training_steps * t.step <= budget.EXPERT_SHARE * seconds or chosen.expert_steps == 1
+    assert chosen.training_steps(classes) * t.step <= budget.EXPERT_SHARE * seconds or chosen.expert_steps == 1
 
 
 @given(times, st.integers(2, 200), st.floats(1, 100), st.floats(1, 100))
@@ -40,7 +40,7 @@ def test_more_time_never_means_less_of_anything(t: Times, classes: int, first: f
     small, large = (within(EXPERTS, least * factor, t, classes) for factor in (first, first * more))
     assert small.experts <= large.experts
     assert small.outer <= large.outer
-    assert small.training_steps <= large.training_steps + large.experts
+    assert small.training_steps(classes) <= large.training_steps(classes) + large.experts
 
 
 def test_recipe_without_experts_gets_outer_iterations() -> None:
@@ -50,6 +50,16 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
     assert chosen == plain.replace(outer=55)  # 10 x 10 x 0.1 + 9 x 10 x 0.01 seconds each
     with pytest.raises(SettingError, match=r"`budget` is 15 s of processor time, which is too little"):
         within(plain, 15, t, 10)
+
+
+def test_trajectories_get_as_many_experts_as_their_share_of_the_time_allows() -> None:
+    r = Recipe(objective="trajectory", learner="trajectories", inner=10, snapshot_steps=50, expert_starts=5)
+    t = Times(match=0.1, step=0.01, start=0.0)  # 3 seconds for an expert of 300 steps, 1 for an inner iteration
+    chosen = within(r, 100, t, 10)
+    assert chosen == r.replace(experts=10, outer=7)
+    assert within(r, 30, t, 10).experts == budget.FEWEST_EXPERTS + 1
+    with pytest.raises(SettingError, match="too little"):
+        within(r, 25, t, 10)
 
 
 def test_budget_that_is_too_small_names_one_that_suffices() -> None:

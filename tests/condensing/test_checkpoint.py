@@ -18,6 +18,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity, find, save
 from mipset.condensing.condense import condense
 from mipset.condensing.parts import Parts
+from mipset.condensing.run_logging import Spent
 from mipset.condensing.states import from_bytes, to_bytes
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, SettingError
@@ -32,6 +33,8 @@ FIRST_ORDER = {
     "expert_steps": 2,
 }
 UNTRAINED = {"objective": "characteristic", "learner": "untrained", "pixel_optimiser": "adam"}
+ON_SYNTHETIC = {"learner": "trained-on-synthetic", "train_epochs": 2, "distance": "row-cosine", "matched_layers": "all"}
+CLUSTERED = {"sampler": "k-means", "cluster_every": 2, "cluster_images": 12, "cluster_steps": 2, "init": "k-means"}
 SHORT = {"outer": 3, "inner": 3}
 
 
@@ -48,6 +51,8 @@ SHORT = {"outer": 3, "inner": 3}
         {**FIRST_ORDER, "policy": "every-prefix"},
         {**UNTRAINED, "policy": "mdc"},
         {**UNTRAINED, "policy": "every-prefix"},
+        {**ON_SYNTHETIC, "policy": "mdc", "sampler": "uniform", "pixel_space": "normalised"},
+        {**CLUSTERED, "policy": "mdc", "pool": 2, "life": 3},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
@@ -71,7 +76,7 @@ def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> No
     files = {}
     for step in condense(assemble(r, toy, engine=engine)):
         file = tmp_path / f"{step.t}-{step.e}"
-        save(file, step, identity, seconds=1.5)
+        save(file, step, identity, Spent(1.5, 2.5))
         files[file] = step.place
     whole = step.parts
     assert [place.e for place in files.values()] == [1, 2, 0] * 3
@@ -80,6 +85,7 @@ def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> No
         run.resume(found(file))
         assert (run.place.t, run.place.e) == (place.t, place.e)
         assert run.seconds - run.parts.learner.preparing_seconds >= 1.5
+        assert run.spent.processor_seconds >= 2.5
         for _ in run.steps():
             pass
         assert run.complete
@@ -205,6 +211,7 @@ class TestDamage:
             lambda s: s.update(loss=float("inf")),
             lambda s: s.update(seconds=-1.0),
             lambda s: s.update(seconds="long"),
+            lambda s: s.update(processor_seconds=-1.0),
             lambda s: s.update(optimiser={}),
             lambda s: s["optimiser"].update(velocity=s["optimiser"]["velocity"][:1]),
             lambda s: s["optimiser"].update(more=s["pixels"]),
@@ -265,6 +272,32 @@ def test_removed_checkpoint_leaves_nothing(two: Path) -> None:
     (two.parent / f".{two.name}.0123abcd.part").touch()
     checkpoint.remove(two)
     assert list(two.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda chosen: chosen.clear(),
+        lambda chosen: chosen.update(chosen=chosen["chosen"][:, 1:]),
+        lambda chosen: chosen["chosen"].fill_(20),  # a class has 20 images, counted from 0
+        lambda chosen: chosen["chosen"].fill_(-2),
+    ],
+)
+def test_impossible_representatives_are_damage(
+    toy: Dataset, recipe: Recipe, tmp_path: Path, edit: Callable[[dict[str, Any]], object]
+) -> None:
+    r = recipe.replace(**SHORT, **CLUSTERED)
+    file = tmp_path / "run.checkpoint"
+    for step in condense(assemble(r, toy)):
+        save(file, step, Identity(r, toy.sha256))
+        if step.e == 2:
+            break
+    content = from_bytes(file.read_bytes())
+    edit(content["state"]["sampler"])
+    file.write_bytes(to_bytes(content))
+    run = CheckpointedRun(file, assemble(r, toy), Identity(r, toy.sha256))
+    run.resume(found(file))
+    assert (run.place.t, run.place.e) == (0, 1)
 
 
 class TestAnotherRun:

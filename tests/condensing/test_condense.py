@@ -203,6 +203,7 @@ def by_the_book(parts: Parts, per_class: bool) -> tuple[torch.Tensor, list[list[
     """
     assert isinstance(parts.optimiser, MomentumSGD)
     rate = parts.optimiser.rate
+    assert isinstance(rate, float)
     S, (N, C, k) = parts.S.pixels.clone(), (parts.S.N, parts.S.C, parts.S.formation.images)
     chosen: list[list[int]] = [[] for _ in range(C)]
     before = None

@@ -89,6 +89,7 @@ def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_count
 ) -> None:
     monkeypatch.setattr(assembly, "home", lambda: tmp_path)  # without experts of other tests
     chosen = recipe.replace(policy="every-prefix", objective=objective, learner=learner, experts=2, expert_steps=3)
+    chosen = chosen.replace(train_epochs=2, train_batch=9)  # 36 synthetic images
     with FlopCounterMode(display=False) as counter:
         for _ in condense(assemble(chosen, toy)):
             pass
@@ -103,6 +104,25 @@ def test_looking_at_real_images_is_counted(toy: Dataset, recipe: Recipe, init: s
         cost(r, toy.shape, toy.classes, len(toy.train)).run_flops for r in (recipe, recipe.replace(init=init))
     )
     assert counter.get_total_flops() == looking - plain
+
+
+def test_clustering_is_counted_once_in_an_interval() -> None:
+    plain, clustered, rarely, fewer = (
+        small(SMALL.replace(**settings))
+        for settings in (
+            {},
+            {"sampler": "k-means", "cluster_every": 2, "cluster_steps": 9},
+            {"sampler": "k-means", "cluster_every": 3, "cluster_steps": 9},
+            {"sampler": "k-means", "cluster_every": 2, "cluster_steps": 9, "cluster_images": 12},
+        )
+    )
+    look = 16 * 16 * 2 * 27 * 8 + 8 * 8 * 2 * 72 * 8  # of one image
+    distances = 2 * (8 * 4 * 4) * 6 * 25 * 10  # of 25 images from 6 centroids, at the most
+    assert clustered.sampling_flops == (25 + 6) * look // 2 + distances // 2  # 2 of 4 inner iterations
+    assert rarely.sampling_flops == clustered.sampling_flops  # in the first one and in the fourth
+    assert fewer.sampling_flops == round((12 + 6) * look / 2 + distances * 12 / 25 / 2)
+    assert clustered.match_flops == plain.match_flops + clustered.sampling_flops
+    assert clustered.compared_flops == plain.match_flops
 
 
 @pytest.mark.parametrize("objective", ["gradient", "feature+confidence"])

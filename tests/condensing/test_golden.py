@@ -11,7 +11,7 @@ import torch
 from numpy.lib.npyio import NpzFile
 
 from mipset.condensing.metrics import feature_distances
-from mipset.condensing.objectives import L1, Distance, FeatureMatching, GradientMatching, Squared
+from mipset.condensing.objectives import L1, Distance, FeatureMatching, GradientMatching, Objective, RowCosine, Squared
 from mipset.condensing.policies import MostLearnableSubset, Ratchet
 from mipset.condensing.synthetic import MultiFormation
 from mipset.nn.networks import ConvNet
@@ -70,16 +70,21 @@ def test_losses_and_pixel_gradients_equal_the_release(name: str, distance: Dista
         assert relative(gradient, file[f"{title}_grad"]) < 1e-5
 
 
-def test_feature_matching_equals_the_release_of_dm() -> None:
-    file = golden("dm_match")
-    theta, real = network(file), torch.tensor(file["img_real"])[None]
-    objective, sizes = FeatureMatching(), [n for n in range(1, 100) if f"size{n}_loss" in file]
-    target = objective.target(theta, real, [0])
-    assert sizes
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [("dm_match", FeatureMatching()), ("dc_match", GradientMatching(RowCosine(), classifier=True))],
+    ids=["dm", "dc"],
+)
+def test_distances_of_every_size_equal_the_release_of_dm_and_dc(name: str, objective: Objective[Any]) -> None:
+    file = golden(name)
+    theta, real, label = network(file), torch.tensor(file["img_real"])[None], int(file.get("label", 0))
+    sizes = [n for n in range(1, 100) if f"size{n}_loss" in file]
+    assert len(sizes) > 1
+    target = objective.target(theta, real, [label])
     for n in sizes:
         pixels = torch.tensor(file["img_syn"]).requires_grad_()
         ends = sorted({n, len(pixels)})
-        losses = objective.distances(theta, pixels[None], [0], target, ends).distances[0]
+        losses = objective.distances(theta, pixels[None], [label], target, ends).distances[0]
         (gradient,) = torch.autograd.grad(losses[ends.index(n)], pixels)
         assert losses[ends.index(n)].item() == pytest.approx(float(file[f"size{n}_loss"]), rel=1e-5)
         assert relative(gradient, file[f"size{n}_grad"]) < 1e-5

@@ -100,7 +100,7 @@ def test_replaced_parts_are_recorded_and_others_are_not(toy: Dataset, recipe: Re
     assert packed.provenance["parts"] == {
         "objective": "FeatureMatching()",
         "policy": "BaselineC(N=3)",
-        "optimiser": "MomentumSGD(rate=0.25, momentum=0.5)",
+        "optimiser": "MomentumSGD(rate=0.25, momentum=0.5, coasting=True)",
     }
     assert packed.recipe["policy"] == "mipset.condensing.policies:BaselineC"
     assert packed.recipe["ipc"] == 3

@@ -25,6 +25,7 @@ from mipset.experiments.report import write_report
 from mipset.experiments.store import RunFolder
 from mipset.experiments.workload import Workload
 from mipset.file.artifact import read
+from mipset.file.run_log import read_run_log
 from mipset.settings.architecture import Architecture
 from mipset.settings.methods import METHODS
 from mipset.settings.protocol import Protocol
@@ -168,6 +169,9 @@ class TestContinuing:
             assert scores_of(finished(part)) == scores_of(expected), after
             assert sets_in(folder) == sets_in(tmp_path / "whole"), after
             assert {r.cell: r for r in before}.items() <= {r.cell: r for r in part.results()}.items(), after
+            logs = [read_run_log(path) for path in (folder / "out" / "runs").glob("*/log.jsonl")]
+            assert len(logs) == 4, after  # of three condensations of Baseline B, and one of MDC
+            assert all([entry.outer for entry in log.entries] == [1, 2] for log in logs), after
 
     def test_two_commands_share_a_folder(
         self, tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch

@@ -38,4 +38,4 @@ def test_measurements_and_selections_cost_flops(tmp_path: Path, toy: Dataset, re
 
 
 def test_memory_is_estimated_without_condensations(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
-    assert Workload(toy_comparison(tmp_path, toy, recipe, "random")).max_memory > 1e8
+    assert Workload(toy_comparison(tmp_path, toy, recipe, "random")).max_memory() > 1e8

@@ -9,6 +9,8 @@ from mipset.file.provenance import Provenance, public_name
 
 def test_public_name_has_only_the_last_part_of_a_path() -> None:
     assert public_name("folder:/home/somebody/pets") == "folder:pets"
+    assert public_name("imagenet:/home/somebody/photos:classes=n01,n02") == "imagenet:photos:classes=n01,n02"
+    assert public_name("hf:somebody/pets:large") == "hf:somebody/pets:large"
     assert public_name("cifar10") == "cifar10"
 
 

@@ -31,6 +31,7 @@ from mipset.condensing.condense import condense
 from mipset.condensing.states import from_bytes
 from mipset.data import Dataset
 from mipset.errors import SettingError
+from mipset.file.run_log import read_run_log
 from mipset.nn.distributed import ALONE, ENDED, Alone, Team, joined, timeout_of
 from mipset.settings.recipe import Recipe
 
@@ -49,6 +50,14 @@ WITH_EXPERTS = [
     *("--objective", "feature+2*confidence", "--learner", "experts", "--experts", "3", "--expert-steps", "4"),
     *("--pixel-optimiser", "adam"),
 ]
+# Networks that learn from S, and a sampler that remembers what it has chosen.
+ON_SYNTHETIC = [
+    *("--ipc", "4", "--policy", "mdc", "--period", "1", "--width", "8", "--depth", "2", "--outer", "4", "--inner", "3"),
+    *("--objective", "gradient", "--distance", "row-cosine", "--matched-layers", "all", "--pixel-optimiser", "sgd"),
+    *("--learner", "trained-on-synthetic", "--train-epochs", "4", "--train-batch", "20", "--network-lr", "0.1"),
+    *("--sampler", "k-means", "--cluster-every", "2", "--real-batch", "8", "--pixel-lr", "0.5", "--init", "mix"),
+    *("--pixel-space", "normalised", "--step-after", "all-classes", "--composition", "dsa", "--threads", "1"),
+]
 
 # Writes a checkpoint after every inner iteration and keeps a copy after every outer one. In the fourth, the process
 # DIES is killed, the process STOPS is stopped, or the process FAILS runs out of memory. If ASKS is set, all of them get
@@ -60,7 +69,7 @@ from mipset import cli
 from mipset.condensing import checkpoint, learners
 process = os.environ.get("RANK")
 checkpoint.SECONDS = -1
-save, start = checkpoint.save, learners.TrainedOnReal.start
+save, start = checkpoint.save, learners.Trained.start
 def save_and_keep(path, step, *rest):
     save(path, step, *rest)
     if step.outer_done:
@@ -75,7 +84,7 @@ def start_or_end(self, t):
     if t == 4 and process == os.environ.get("FAILS"):
         raise MemoryError
     return start(self, t)
-checkpoint.save, learners.TrainedOnReal.start = save_and_keep, start_or_end
+checkpoint.save, learners.Trained.start = save_and_keep, start_or_end
 cli.main(sys.argv[1:])
 """
 
@@ -422,7 +431,8 @@ class TestEnds:
         (message,) = ended[0].messages + ended[1].messages
         assert message.startswith("mipset: Continuing from x.checkpoint, after outer iteration 0 of 5 and 1 of 2 inner")
         assert_images_close(tmp_path / "x", here("whole"))
-        assert not list((tmp_path / "elsewhere").iterdir())
+        assert not list((tmp_path / "elsewhere").iterdir())  # the log is written by the first process only
+        assert [entry.outer for entry in read_run_log(tmp_path / "x.log.jsonl").entries] == [1, 2, 3, 4, 5]
 
     def test_two_processes_save_in_the_middle_and_continue_with_the_same_bits(
         self, run_team: Callable[..., list[Ended]], driver: Path, pets: str, tmp_path: Path
@@ -439,6 +449,19 @@ class TestEnds:
         for name in ("x", "whole"):
             assert [process.code for process in run_team([[*command, name, *SMALL]] * 2)] == [0, 0]
         assert (tmp_path / "x").read_bytes() == (tmp_path / "whole").read_bytes()
+
+    def test_two_processes_share_learning_from_the_synthetic_set_and_clustering(
+        self, run_team: Callable[..., list[Ended]], driver: Path, pets: str, tmp_path: Path
+    ) -> None:
+        """Inside an outer iteration, every process learns from the classes of all, and the checkpoint has all of it."""
+        ended = run_team([[driver, "condense", pets, "--out", "x", *ON_SYNTHETIC]] * 2, ASKS="1")
+        assert [process.code for process in ended] == [143, 143], ended
+        saved = content(tmp_path / "x.checkpoint")
+        parts = assemble(Recipe(**saved["recipe"]), mipset.load(pets), torch.device("cpu"), team=Parted())
+        step = next(step for step in condense(parts) if (step.place.t, step.place.e) == (saved["t"], saved["e"]))
+        assert (step.t, step.e) == (3, 1)
+        assert torch.equal(saved["pixels"], parts.S.pixels)
+        assert torch.equal(saved["sampler"]["chosen"], parts.sampler.state["chosen"])
 
     @pytest.mark.parametrize("stops", ["0", "1"])
     def test_process_that_does_not_answer_is_noticed(self, start: Start, driver: Path, pets: str, stops: str) -> None:

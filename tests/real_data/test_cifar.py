@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from mipset.data import cifar, load
-from mipset.data.downloadable import DownloadableDataset
+from mipset.data.official import OfficialDataset, at_once
 from mipset.data.specs import CIFAR10
 from mipset.errors import DataError
 from tiny_data import (
@@ -35,7 +35,7 @@ def test_cifar10_is_read_in_every_form(tmp_path: Path, inner: str, write: Any) -
     place.mkdir(exist_ok=True)
     write(place, train, test)
     assert cifar.is_in(tmp_path)
-    dataset = DownloadableDataset(spec, cifar.is_in, cifar.read).open("cifar10:x", tmp_path)
+    dataset = OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10:x", tmp_path)
     assert equal_splits(dataset.train, train)
     assert equal_splits(dataset.test, test)
     assert dataset.class_names[3] == "cat"
@@ -62,7 +62,7 @@ def test_cifar10_with_a_changed_image_is_refused(tmp_path: Path) -> None:
     train.images[0] = 0
     write_binary_batches(tmp_path, train, test)
     with pytest.raises(DataError, match="not those of cifar10"):
-        DownloadableDataset(spec, cifar.is_in, cifar.read).open("cifar10", tmp_path)
+        OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

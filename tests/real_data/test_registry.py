@@ -23,7 +23,9 @@ from tiny_data import (
 
 
 def test_unknown_dataset_name_gets_the_list_and_a_suggestion() -> None:
-    with pytest.raises(DataError, match=r"no dataset 'cifar', only fashion-mini, .*npz:PATH\. Did you mean cifar10\?"):
+    with pytest.raises(
+        DataError, match=r"no dataset 'cifar', only fashion-mini, .*npz:PATH, .*\. Did you mean cifar10\?"
+    ):
         load("cifar")
     with pytest.raises(DataError, match="Choose one of these"):
         load("qqqqqq")
@@ -110,7 +112,11 @@ def test_available_lists_datasets_and_whether_they_are_present(tmp_path: Path, m
     (tmp_path / "mnist").mkdir()
     write_idx(tmp_path / "mnist", train, test, zipped=True)
     entries = {entry.name: entry for entry in available()}
-    assert list(entries) == ["fashion-mini", "cifar10", "fashion-mnist", "mnist", "folder:PATH", "npz:PATH"]
+    assert list(entries) == [
+        *("fashion-mini", "cifar10", "cifar100", "svhn", "fashion-mnist", "mnist", "stl10", "eurosat"),
+        *("tiny-imagenet", "imagenette", "imagenet10", "folder:PATH", "npz:PATH"),
+        *("imagenet:PATH[:classes=WNID,WNID,...]", "hf:NAME[:CONFIG][:image=COLUMN][:label=COLUMN]"),
+    ]
     assert entries["fashion-mini"].present
     assert entries["mnist"].path == tmp_path / "mnist"
     assert not entries["cifar10"].present

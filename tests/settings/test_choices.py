@@ -10,7 +10,7 @@ import pytest
 from mipset.condensing import assembly
 from mipset.errors import SettingError
 from mipset.exchange import exports
-from mipset.nn.augment import Operation, augmentation
+from mipset.nn.augment import COMPOSITIONS, DSA, IDC, Operation, augmentation
 from mipset.nn.networks import building
 from mipset.settings import choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS
@@ -24,6 +24,11 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "distances": (choices.DISTANCES, assembly.DISTANCES),
     "objectives": (choices.OBJECTIVES, assembly.OBJECTIVES),
     "learners": (choices.LEARNERS, assembly.LEARNERS),
+    "matched layers": (choices.MATCHED_LAYERS, assembly.WITH_CLASSIFIER),
+    "samplers": (choices.SAMPLERS, assembly.SAMPLERS),
+    "moments of a step": (choices.STEP_AFTER, assembly.COASTING),
+    "pixel spaces": (choices.PIXEL_SPACES, assembly.PIXEL_SPACES),
+    "compositions": (choices.COMPOSITIONS, COMPOSITIONS),
     "pixel optimisers": (choices.OPTIMISERS, assembly.OPTIMISERS),
     "initialisations": (choices.INITIALISATIONS, assembly.INITIALISATIONS),
     "steps": (choices.STEPS, assembly.BALANCED),
@@ -41,7 +46,13 @@ def test_names_that_can_be_chosen_are_names_that_can_be_made(table: str) -> None
 
 
 def test_settings_that_need_others_name_settings_and_their_choices() -> None:
-    names = {"policy": choices.POLICIES, "learner": choices.LEARNERS, "pixel_optimiser": choices.OPTIMISERS}
+    names = {
+        "policy": choices.POLICIES,
+        "learner": choices.LEARNERS,
+        "pixel_optimiser": choices.OPTIMISERS,
+        "sampler": choices.SAMPLERS,
+        "objective": choices.OBJECTIVES,
+    }
     assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
     for needed in choices.READ_IF.values():
         for other, values in needed.items():
@@ -58,7 +69,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
     [
         (
             "blur",
-            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered or confidence, or a sum",
+            r"there is no objective 'blur'\. Choose gradient, feature, characteristic, layered, confidence or",
         ),
         ("", "there is no objective ''"),
         ("feature+", "there is no objective ''"),
@@ -72,6 +83,7 @@ def test_objective_is_a_sum_of_weighted_terms() -> None:
         ("feature+confidence/", "its period a whole number from 1 on"),
         ("feature+confidence/1.5", "its period a whole number from 1 on"),
         ("feature/2+confidence", "1 for the first term"),
+        ("trajectory+feature", "trajectory has one distance for all classes together"),
         ("confidence", "the first term must compare real and synthetic images"),
         ("confidence+feature", "Put gradient, feature, characteristic or layered before confidence"),
     ],
@@ -87,6 +99,7 @@ def test_networks_for_condensing_have_no_batch_norm() -> None:
 
 def test_augmentation_is_a_list_of_operations() -> None:
     assert augmentation("none").operations == ()
-    assert augmentation("color_crop").operations == (Operation.COLOR, Operation.CROP)
+    assert augmentation("color_crop") == IDC((Operation.COLOR, Operation.CROP))
+    assert augmentation("color_crop", "dsa") == DSA((Operation.COLOR, Operation.CROP))
     with pytest.raises(SettingError, match=r"no augmentation 'blur'\. Choose from color, crop"):
         augmentation("color_blur")

@@ -10,7 +10,15 @@ from mipset.errors import SettingError
 from mipset.evaluation.selection import SELECTIONS
 from mipset.experiments.builders import BUILDERS
 from mipset.settings.catalogue import RECIPES, NamedRecipe, recipe
-from mipset.settings.methods import GROUPS, METHODS, PERIOD_WITHOUT_END, REFERENCE, parse_methods
+from mipset.settings.methods import (
+    FIELD,
+    FIELD_POLICIES,
+    GROUPS,
+    METHODS,
+    PERIOD_WITHOUT_END,
+    REFERENCE,
+    parse_methods,
+)
 from mipset.settings.recipe import Recipe
 
 
@@ -44,7 +52,7 @@ class TestParsing:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("dc", "^`methods`: there is no method 'dc'. Choose baseline-a, .* or a group: baselines, "),
+            ("bd", "^`methods`: there is no method 'bd'. Choose baseline-a, .* or a group: baselines, "),
             ("", "there is no method ''"),
             ("baseline-c,,mdc", "there is no method ''"),
             ("mdc:pixel-lr", "'pixel-lr' in 'mdc:pixel-lr' is not a setting of a recipe. Write a name and a value"),
@@ -64,8 +72,14 @@ class TestRegistry:
     def test_every_method_becomes_a_recipe(self) -> None:
         for method in METHODS.values():
             for name, named in RECIPES.items():
-                if method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
+                if method.base and f"{named.dataset}-{method.base}-cpu" not in RECIPES:
+                    with pytest.raises(SettingError, match=f"{method.name} has no recipe for {named.dataset}"):
+                        method.recipe(name, {})
+                elif method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
                     with pytest.raises(SettingError, match="`metric` gradient needs gradients"):
+                        method.recipe(name, {})
+                elif method.settings["policy"] == "mdc-per-class" and named.recipe.objective == "trajectory":
+                    with pytest.raises(SettingError, match="trains on all classes together"):
                         method.recipe(name, {})
                 else:
                     assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
@@ -73,6 +87,28 @@ class TestRegistry:
 
     def test_groups_and_reference_are_methods(self) -> None:
         assert {name for group in GROUPS.values() for name in group} | {REFERENCE} <= set(METHODS)
+
+    @pytest.mark.parametrize("policy", FIELD_POLICIES)
+    @pytest.mark.parametrize("name", FIELD)
+    def test_methods_of_the_field_have_recipes_of_their_own(self, name: str, policy: str) -> None:
+        method = METHODS[name if policy == "baseline-c" else f"{name}-{policy}"]
+        assert method.name in GROUPS["field"]
+        expected = recipe(f"cifar10-{FIELD[name]}-cpu", policy=policy, seed=3, outer=2)
+        assert method.recipe("cifar10-cpu", {"seed": 3, "outer": 2}) == expected
+        assert method.recipe("cifar10-gradient-cpu", {"seed": 3, "outer": 2}) == expected
+
+    def test_field_has_the_default_method_too(self) -> None:
+        assert list(FIELD) == ["dc", "dsa", "dm", "mtt", "idc", "dream"]
+        assert len(GROUPS["field"]) == 3 * len(FIELD) + 3
+        assert [METHODS[name].base for name in GROUPS["field"][-3:]] == ["", "", ""]
+
+    def test_method_without_a_recipe_for_the_data_says_what_to_do(self) -> None:
+        with pytest.raises(
+            SettingError,
+            match=r"^`methods`: dsa-mdc has no recipe for fashion-mini\. Leave it out, or compare with a recipe for "
+            r"the dataset of cifar10-dsa-cpu and choose your `data`\.$",
+        ):
+            METHODS["dsa-mdc"].recipe("demo", {})
 
     def test_builder_keys_equal_the_builders(self) -> None:
         assert {method.builder for method in METHODS.values()} == set(BUILDERS)

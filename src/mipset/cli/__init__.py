@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_st
 from pathlib import Path
 
 from mipset import __version__
-from mipset.cli import comparing, condensing, datasets, devices, evaluating, files
+from mipset.cli import comparing, condensing, datasets, devices, evaluating, files, reporting
 from mipset.cli.parser import Parser
 from mipset.cli.stopping import Stopping
 from mipset.cli.wording import print_message
@@ -139,6 +139,6 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"mipset {__version__}", help="show the version and exit")
     verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for module in (condensing, evaluating, comparing, files, devices, datasets):
+    for module in (condensing, evaluating, comparing, reporting, files, devices, datasets):
         module.add(verbs)
     return top

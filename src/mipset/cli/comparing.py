@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mipset.experiments.results import Result
     from mipset.experiments.run import Machine
     from mipset.file.provenance import Provenance
+    from mipset.settings.methods import Method
 
 
 MOST_OUTER = 1_000_000
@@ -154,7 +155,8 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if arguments.held_out is not None:
         data = data.held_out(arguments.held_out, 0)
         remark = f"The test images are a held-out share of {arguments.held_out:g} of the training images."
-    changes = {**changes, **_fitting(recipe, changes, data)}
+    for method in methods:
+        changes = {**changes, **_fitting(method, recipe, changes, data)}
     plan = EvaluationPlan(
         sizes=parse_sizes(arguments.sizes, min(method.recipe(recipe, changes).ipc for method in methods)),
         protocol=protocol_of(arguments),
@@ -175,18 +177,17 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
+    workers = workers_of(arguments, device)
     if not arguments.dry_run:
-        check_memory(arguments, device, lambda: Workload(comparison).max_memory)
+        check_memory(arguments, device, lambda: Workload(comparison).max_memory(workers))
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
-    return comparison, Machine(device, engine, workers_of(arguments, device))
+    return comparison, Machine(device, engine, workers)
 
 
-def _fitting(name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
-    """Settings that small data need and that nobody typed, for all methods alike."""
-    from mipset.settings.catalogue import recipe
-
-    wanted = recipe(name, **changes)
-    fitted = asdict(fitted_with_note(wanted, data, changes))
+def _fitting(method: Method, name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
+    """Settings that small data need and that nobody typed. Those of one method hold for the next ones too."""
+    wanted = method.recipe(name, changes)
+    fitted = asdict(fitted_with_note(wanted, data, {**changes, **method.settings}))
     return {setting: fitted[setting] for setting, value in asdict(wanted).items() if fitted[setting] != value}
 
 
@@ -228,7 +229,7 @@ def _print_missing(comparison: Comparison, machine: Machine) -> None:
     print(in_columns(table))
     print(
         f"about {duration(seconds(grid.cells))} on this machine (methods share condensations), "
-        f"and about {byte_count(workload.max_memory)} of memory"
+        f"and about {byte_count(workload.max_memory(machine.workers))} of memory"
     )
     print(f"Nothing was run. Leave out --dry-run to run it in {comparison.store.folder}.")
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -49,12 +48,17 @@ if TYPE_CHECKING:
     from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity
     from mipset.condensing.costs import Cost
     from mipset.condensing.parts import Step
+    from mipset.condensing.run_logging import Callback
     from mipset.data import Dataset
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
+    from mipset.file.run_log import Entry
     from mipset.nn.engines import Engine
     from mipset.reporting import Report
     from mipset.settings.recipe import Recipe
+
+
+MOST_SHOWN = 12  # sizes whose cost is printed one by one
 
 
 def _add_run_flags(verb: Parser, out: str) -> None:
@@ -67,6 +71,14 @@ def _add_run_flags(verb: Parser, out: str) -> None:
     )
     group.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
     group.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
+    group.add_argument(
+        "--log",
+        metavar="PATH",
+        help=f"log of the run: loss, distances, selections, time, memory; none for no log (default: {out}.log.jsonl)",
+    )
+    group.add_argument(
+        "--tensorboard", metavar="DIR", type=Path, help="write loss, distances and images for TensorBoard"
+    )
 
 
 def add(verbs: Verbs) -> None:
@@ -74,7 +86,9 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(
         verbs, "condense", run_condense, "condense a dataset into one file", "DATASET --out FILE [FLAG ...]"
     )
-    verb.add_argument("dataset", metavar="DATASET", help="a name that `mipset data` lists, folder:PATH or npz:PATH")
+    verb.add_argument(
+        "dataset", metavar="DATASET", help="a name that `mipset data` lists, such as cifar10, folder:PATH or hf:NAME"
+    )
     verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else own-cpu)"
@@ -160,7 +174,8 @@ def _condense(arguments: argparse.Namespace) -> None:
     team.agree({"data": sources, "engine": str(engine), **flags})
     identity = Identity(recipe, sources, str(engine), arguments.budget or "")
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, arguments.budget is not None or recipe.learner == "experts") as report:
+    _tell_disk(recipe, data, device, engine, team)
+    with _assembling(arguments, found, arguments.budget is not None or recipe.reads("experts")) as report:
         parts = assemble(recipe, data, device, first, engine, team, report=report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack, r=recipe, data=data, origin=origin)
@@ -171,6 +186,7 @@ def _condense(arguments: argparse.Namespace) -> None:
 @contextmanager
 def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
     """Check the flags about runs, and let no other process write `--out` meanwhile."""
+    from mipset.file.run_log import refuse_other_file
     from mipset.io.files import check_writable
     from mipset.io.locks import only_writer
 
@@ -184,6 +200,11 @@ def _as_only_writer(arguments: argparse.Namespace) -> Iterator[None]:
         yield
         return
     check_writable(_checkpoint_path(arguments))
+    log = _log_path(arguments)
+    if log is not None:
+        if arguments.log is not None:  # the name beside the output is the run's own
+            refuse_other_file(log)
+        check_writable(log, "log")
     with only_writer(arguments.out):
         yield
 
@@ -251,8 +272,8 @@ def _carry_out(
         damaged = f"{run.path} is damaged or missing. " if found.path != run.path else ""
         print_message(f"{damaged}Continuing from {found.path}, {_progress(run)}. Use --fresh to start again.")
     start = time.monotonic()
-    with stopping.waiting():  # until the result is written
-        _take_steps(arguments, title, run)
+    with stopping.waiting(), _observers(arguments, run, pack_step) as observers:  # until the result is written
+        _take_steps(arguments, title, run, observers)
         if not run.parts.team.leads:
             return
         assert run.last is not None
@@ -264,12 +285,52 @@ def _carry_out(
     )
 
 
-def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun) -> None:
+@contextmanager
+def _observers(
+    arguments: argparse.Namespace, run: CheckpointedRun, pack_step: Callable[[Step], Artifact]
+) -> Iterator[list[Callback]]:
+    """What follows the outer iterations: the log, and TensorBoard if it is asked for."""
+    from mipset.condensing.run_logging import LogFile
+
+    log, folder = _log_path(arguments), arguments.tensorboard
+    observers: list[Callback] = []
+    with ExitStack() as stack:
+        if log is not None and run.parts.team.leads:
+            file = LogFile(log, pack_step, run.place.t, force=arguments.log is None)
+            observers.append(file)
+        if folder is not None and run.parts.team.leads:
+            from mipset.display.tensorboard import TensorBoard
+
+            board = stack.enter_context(TensorBoard(folder, run.parts.T, run.place.t))
+            observers.append(lambda entry, step: board.add(entry, lambda: pack_step(step)))
+        yield observers
+    for observer in observers:
+        if isinstance(observer, LogFile) and observer.failure:
+            print_message(observer.failure)
+
+
+def _log_path(arguments: argparse.Namespace) -> Path | None:
+    from mipset.file.run_log import SUFFIX
+
+    if arguments.log == "none":
+        return None
+    out: Path = arguments.out
+    return out.with_name(out.name + SUFFIX) if arguments.log is None else Path(arguments.log)
+
+
+def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun, observers: Sequence[Callback]) -> None:
     """Take all steps that are left, unless the command is stopped."""
+    from mipset.condensing.run_logging import logged
+
     stopping: Stopping = arguments.stopping
+
+    def tell(entry: Entry, step: Step) -> None:
+        for observer in observers:
+            observer(entry, step)
+
     with Progress(title, 1.0, run.share) as bar:
         try:
-            for step in run.steps(lambda: stopping.asked):
+            for step in logged(run.steps(lambda: stopping.asked), tell, lambda: run.spent):
                 note = f"outer {step.t}/{run.parts.T}  loss {step.loss:.3g}  {run.parts.policy.note()}"
                 bar.advance(step.share - bar.done, note)
         except TeamError as error:
@@ -362,18 +423,30 @@ def _first_images(path: Path | None, recipe: Recipe, data: Dataset) -> tuple[Any
         raise SettingError(f"{path} has `factor` {start.factor}, not {recipe.factor}. Choose the factor of the file.")
     if start.class_names != data.class_names:
         raise SettingError(f"{path} has other classes than {data.name}. Start from a set of the same classes.")
-    return torch.from_numpy(start.images), {"start": _digest(start)}
-
-
-def _digest(artifact: Artifact) -> str:
-    """A hash of the images in a file."""
-    return hashlib.sha256(artifact.images.tobytes()).hexdigest()
+    return torch.from_numpy(start.images), {"start": start.images_sha256}
 
 
 def _cost(recipe: Recipe, data: Dataset) -> Cost:
     from mipset.condensing.costs import cost
 
     return cost(recipe, data.shape, data.classes, len(data.train), len(data.test))
+
+
+def _tell_disk(recipe: Recipe, data: Dataset, device: torch.device, engine: Engine, team: Team) -> None:
+    """Say how much disk the trajectories of experts will take, before the first of them is trained."""
+    from mipset.condensing.assembly import expert_files
+    from mipset.units import byte_count
+
+    if recipe.learner != "trajectories" or not team.leads:
+        return
+    files = expert_files(recipe, data, device, engine)
+    missing = files.missing_trajectories(recipe.experts)
+    if missing:
+        needed = _cost(recipe, data).trajectory_bytes * missing // recipe.experts
+        free = "" if files.free_bytes is None else f", where {byte_count(files.free_bytes)} are free"
+        print_message(
+            f"The trajectories of {counted(missing, 'expert')} will take {byte_count(needed)} in {files.folder}{free}."
+        )
 
 
 def _print_cost(
@@ -389,7 +462,7 @@ def _print_cost(
 
     from mipset.condensing.assembly import given_pixels
     from mipset.condensing.checks import check_fit
-    from mipset.condensing.costs import timed
+    from mipset.condensing.costs import student_flops, timed
     from mipset.condensing.packing import packed_bytes
     from mipset.units import byte_count, flop_count
 
@@ -412,6 +485,15 @@ def _print_cost(
         "memory": f"about {byte_count(cost.max_memory)}",
         "file": byte_count(packed_bytes(recipe, data, origin)),
     }
+    if recipe.reads("student_steps"):
+        parts = [f"size {n} {flop_count(round(flops))}" for n, flops in student_flops(recipe, cost).items()]
+        shown = parts if len(parts) <= MOST_SHOWN else [*parts[: MOST_SHOWN - 2], "...", parts[-1]]
+        drawn = f", of which {recipe.student_sizes} are drawn" if recipe.student_sizes in range(1, len(parts)) else ""
+        rows["students"] = f"{', '.join(shown)} in an inner iteration{drawn}"
+    if recipe.learner == "trajectories":
+        rows["disk"] = (
+            f"{byte_count(cost.trajectory_bytes)} for the trajectories of {counted(recipe.experts, 'expert')}"
+        )
     print(titled_lines(rows))
     print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
 
@@ -443,12 +525,13 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     recipe = recipe_of(artifact, arguments.recipe, **given_settings(arguments))
     engine = Engines(arguments, device).for_work(lambda: work(recipe, data.shape, data.classes))
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
-    identity = Identity(recipe, data.identity + _digest(artifact), str(engine))
+    identity = Identity(recipe, data.identity + artifact.images_sha256, str(engine))
     found = _found_checkpoint(arguments)
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    with _assembling(arguments, found, recipe.learner == "experts") as report:
+    _tell_disk(recipe, data, device, engine, arguments.team)
+    with _assembling(arguments, found, recipe.reads("experts")) as report:
         parts = grown(artifact, data, recipe, device, engine, report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
     pack_step = partial(pack_grown, artifact, r=recipe, data=data, origin=origin)

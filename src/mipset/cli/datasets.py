@@ -14,7 +14,7 @@ def add(verbs: Verbs) -> None:
     actions = verb.add_subparsers(metavar="[fetch NAME]")
 
     action = add_verb(actions, "fetch", run_data_fetch, "download a dataset")
-    action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists")
+    action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists, or hf:NAME[:CONFIG]")
 
 
 def run_data(arguments: argparse.Namespace) -> None:  # noqa: ARG001

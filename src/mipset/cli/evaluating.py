@@ -8,8 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import check_output, dataset_of_file
-from mipset.cli.machine import Engines, add_machine_flags, device_of, refuse_torchrun, workers_of
+from mipset.cli.inputs import check_output, dataset_of_file, short_names
+from mipset.cli.machine import (
+    Engines,
+    add_machine_flags,
+    add_memory_flag,
+    check_memory,
+    device_of,
+    refuse_torchrun,
+    workers_of,
+)
 from mipset.cli.parser import (
     Parser,
     Verbs,
@@ -46,6 +54,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
     add_machine_flags(verb)
+    add_memory_flag(verb)
 
     verb = add_verb(verbs, "reorder", run_reorder, "put the images first that are easy to learn (YOCO)")
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
@@ -106,7 +115,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     sizes_by_file = [parse_sizes(arguments.sizes, artifact.ipc) for artifact in files.values()]
     device = device_of(arguments)
     start = time.monotonic()
-    names = _short_names(list(files))
+    names = short_names(list(files))
     datasets: dict[tuple[object, ...], Dataset] = {}  # a dataset of several files is loaded once
     tasks = []
     engines = Engines(arguments, device)
@@ -117,7 +126,9 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         evaluation = evaluation_of(arguments, device, artifact, datasets[source])
         engine = engines.for_work(evaluation.all_flops)
         tasks.append((replace(evaluation, engine=engine), sizes))
-    curves, failures = _evaluate_all(arguments, device, tasks, names)
+    workers = workers_of(arguments, device)
+    check_memory(arguments, device, lambda: max(each.max_memory(workers) for each, _ in tasks), ("width", "workers"))
+    curves, failures = _evaluate_all(arguments, workers, tasks, names)
     from mipset.display.tables import accuracy_table
 
     settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -156,7 +167,7 @@ def fleet_of(artifact: Artifact) -> dict[int, float]:
 
 def _evaluate_all(
     arguments: argparse.Namespace,
-    device: torch.device,
+    workers: int,
     tasks: list[tuple[Evaluation, list[int]]],
     names: dict[Path, str],
 ) -> tuple[dict[str, list[Accuracy]], list[str]]:
@@ -174,7 +185,7 @@ def _evaluate_all(
     title = f"evaluating {next(iter(names.values()))}" if len(tasks) == 1 else f"evaluating {len(tasks)} files"
     try:
         with Progress(title, sum(sum(sizes) for _, sizes in tasks) * arguments.networks) as bar:
-            for index, score in scores(tasks, arguments.networks, workers_of(arguments, device)):
+            for index, score in scores(tasks, arguments.networks, workers):
                 scores_by_task[index].append(score)
                 path, name = list(names.items())[index]
                 bar.advance(score.size, f"{name}, size {score.size}: {score.accuracy:.1f} %")
@@ -192,12 +203,6 @@ def _evaluate_all(
         kept = f"Saved the accuracies of {', '.join(saved)}" if saved else "Nothing was written"
         raise KeyboardInterrupt(f"Interrupted. {kept}.") from interrupt
     return {name: curves[name] for name in names.values()}, failures
-
-
-def _short_names(paths: list[Path]) -> dict[Path, str]:
-    """The names of files in a table: their stems, or their paths where stems repeat."""
-    stems = [path.stem for path in paths]
-    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
 def run_reorder(arguments: argparse.Namespace) -> None:

@@ -38,6 +38,7 @@ def add(verbs: Verbs) -> None:
     add_source_flags(verb, "the training images")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
     verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
+    verb.add_argument("--save", action="store_true", help="write the result to FILE.audit.json, for `mipset report`")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
     verb.add_argument("--force", action="store_true", help="overwrite PNG")
 
@@ -181,6 +182,11 @@ def run_audit(arguments: argparse.Namespace) -> None:
         f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
         f"images are to each other ({report.usual:.1f})"
     )
+    if arguments.save:
+        from mipset.file.audit_file import path_of, write_audit
+
+        write_audit(path_of(arguments.file), report.as_file(artifact, data))
+        print(f"{path_of(arguments.file)}: the nearest real image of each")
     if arguments.png is not None:
         from mipset.display.pictures import side_by_side, write_picture
 

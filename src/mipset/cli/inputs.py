@@ -27,7 +27,8 @@ def recipe_name_for(dataset: str) -> str:
     """The name of the first recipe made for a dataset, or of the default recipe."""
     from mipset.settings.catalogue import RECIPES
 
-    fitting = [name for name, named in RECIPES.items() if named.dataset == dataset]
+    kind = dataset.partition(":")[0]  # cifar10:PATH is cifar10 too
+    fitting = [name for name, named in RECIPES.items() if named.dataset == kind]
     return fitting[0] if fitting else DEFAULT_RECIPE
 
 
@@ -73,10 +74,10 @@ def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> R
 
 
 def how_to_evaluate(out: Path, dataset: str) -> str:
-    """The command that evaluates a new file. It names the data if they are the user's own."""
+    """The command that evaluates a new file. It names the data if they are not found by their name alone."""
     from mipset.data import spec_of
 
-    data = "" if spec_of(dataset.partition(":")[0]) else f" --data {shlex.quote(dataset)}"
+    data = "" if spec_of(dataset) else f" --data {shlex.quote(dataset)}"
     return f"mipset evaluate {out}{data}"
 
 
@@ -112,14 +113,20 @@ def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
     name = provenance.get("dataset")
     if not isinstance(name, str):
         raise SettingError(f"{path} does not name its dataset: add --data DATASET.")
-    kind, colon, _ = name.partition(":")
+    kind = name.partition(":")[0]
     if spec_of(kind) is not None:
         return kind
-    wanted = f"{kind}:PATH" if colon and kind in ("folder", "npz") else "DATASET"
+    wanted = {"folder": "folder:PATH", "npz": "npz:PATH", "imagenet": "imagenet:PATH", "hf": "hf:NAME"}.get(kind)
     raise SettingError(
         f"{path} was condensed from {brief(name, str)}, and data that are named in a file are not opened by "
-        f"themselves: add --data {wanted}."
+        f"themselves: add --data {wanted or 'DATASET'}."
     )
+
+
+def short_names(paths: list[Path]) -> dict[Path, str]:
+    """The names of files in a table or report: their stems, or their paths where stems repeat."""
+    stems = [path.stem for path in paths]
+    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
 def check_output(arguments: argparse.Namespace, name: str = "out") -> None:

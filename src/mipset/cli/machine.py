@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mipset.cli.parser import Parser
 from mipset.cli.wording import print_message
-from mipset.errors import NoCompilerError, SettingError
+from mipset.errors import NoCompilerError, SettingError, choices
 from mipset.nn.distributed import Team
 from mipset.units import byte_count
 
@@ -51,8 +51,13 @@ def add_memory_flag(verb: Parser) -> None:
     )
 
 
-def check_memory(arguments: argparse.Namespace, device: torch.device, estimate: Callable[[], int]) -> None:
-    """Refuse work that needs more memory than is free, before any of it is allocated."""
+def check_memory(
+    arguments: argparse.Namespace,
+    device: torch.device,
+    estimate: Callable[[], int],
+    reduce: Sequence[str] = ("width", "real_batch", "ipc"),
+) -> None:
+    """Refuse work that needs more memory than is free, before any of it is allocated; `reduce` names what to reduce."""
     from mipset.io.memory import free_memory
 
     free = free_memory()
@@ -62,7 +67,7 @@ def check_memory(arguments: argparse.Namespace, device: torch.device, estimate: 
     if needed > free:
         raise SettingError(
             f"This needs about {byte_count(needed)} of memory, but {byte_count(free)} are free. Choose a smaller "
-            f"`width`, `real_batch` or `ipc`, or set `force_memory` to try it all the same."
+            f"{choices([f'`{name}`' for name in reduce])}, or set `force_memory` to try it all the same."
         )
 
 

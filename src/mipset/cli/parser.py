@@ -107,7 +107,7 @@ def add_data_flags(verb: Parser) -> None:
         "--resolution",
         metavar="PIXELS",
         type=int,
-        help="scale and crop the pictures of folder:PATH to this height and width (default: keep them as they are)",
+        help="scale and crop pictures to this height and width (default: 224 for ImageNet, else keep them as they are)",
     )
     group.add_argument(
         "--split-seed",
@@ -122,7 +122,7 @@ def add_data_flags(verb: Parser) -> None:
 def add_skip_bad(verb: argparse._ActionsContainer) -> None:
     """Add the flag that leaves out pictures which cannot be read."""
     verb.add_argument(
-        "--skip-bad", action="store_true", help="leave out pictures of folder:PATH that cannot be read, and count them"
+        "--skip-bad", action="store_true", help="leave out pictures of your own that cannot be read, and count them"
     )
 
 

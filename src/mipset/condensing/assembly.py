@@ -5,6 +5,7 @@ Each table below has one entry for every name in settings/choices.py. A new part
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,8 @@ from torch import Tensor
 
 from mipset import __version__
 from mipset.condensing.checks import check_fit
-from mipset.condensing.experts import ExpertFiles, Experts
-from mipset.condensing.learners import Learner, TrainedOnReal, Untrained
+from mipset.condensing.experts import ExpertFiles, Experts, Trajectories
+from mipset.condensing.learners import Learner, TrainedOnReal, TrainedOnSynthetic, Untrained
 from mipset.condensing.metrics import AccuracyDifference, FeatureDistance, GradientDistance, Metric
 from mipset.condensing.objectives import (
     L1,
@@ -28,7 +29,9 @@ from mipset.condensing.objectives import (
     Objective,
     RowCosine,
     Squared,
+    Student,
     Term,
+    TrajectoryMatching,
     WeightedSum,
 )
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
@@ -46,13 +49,15 @@ from mipset.condensing.policies import (
     Predecessor,
     Ratchet,
 )
-from mipset.condensing.samplers import ShuffledEpochs
+from mipset.condensing.samplers import Representatives, Sampler, ShuffledEpochs, Uniform
 from mipset.condensing.starts import (
     Look,
     clustered_real_images,
     first_real_images,
     herded_real_images,
     noise,
+    normal_noise,
+    random_real_images,
 )
 from mipset.condensing.synthetic import Synthetic, formation
 from mipset.data import Dataset
@@ -69,6 +74,7 @@ from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
 Build = Callable[[], Network]
+Now = Callable[[], Images]  # the training images of S as they are now
 
 
 def _mdc(r: Recipe, least: int, classes: list[int] | None = None) -> MostLearnableSubset:
@@ -87,6 +93,12 @@ def _mdc_of_each_class(r: Recipe, least: Sequence[int]) -> Policy:
 def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
     schedule = Schedule(r.metric_epochs, r.train_batch, even=True)
     return AccuracyDifference(build, real, training_rule(r), schedule, r.seed)
+
+
+def _trajectory(r: Recipe, learner: Learner) -> Objective[Any]:
+    student = Student(r.student_steps, r.student_batch, augmentation(r.train_augment, r.composition), r.seed)
+    rates = {"rate": r.student_lr, "rate_lr": r.student_lr_lr, "rate_momentum": r.student_lr_momentum}
+    return TrajectoryMatching(learner.later, student, r.ipc, **rates, sizes=r.student_sizes)
 
 
 # A policy is made from the recipe and, for each class, the smallest size that can still change.
@@ -108,18 +120,45 @@ METRICS: Mapping[str, Callable[[Recipe, Build, Images], Metric]] = {
 }
 DISTANCES: Mapping[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
 OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
-    "gradient": lambda r, _: GradientMatching(DISTANCES[r.distance]),
+    "gradient": lambda r, _: GradientMatching(DISTANCES[r.distance], classifier=WITH_CLASSIFIER[r.matched_layers]),
     "feature": lambda *_: FeatureMatching(),
     "characteristic": lambda r, _: CharacteristicFunctions(r.seed),
     "layered": lambda r, _: LayeredCharacteristicFunctions(CharacteristicFunctions(r.seed)),
     "confidence": lambda _, learner: Confidence(learner.trained),
+    "trajectory": _trajectory,
 }
-OPTIMISERS: Mapping[str, Callable[[Tensor, float, float], PixelOptimiser]] = {"sgd": MomentumSGD, "adam": Adam}
+WITH_CLASSIFIER: Mapping[str, bool] = {"convolutions": False, "all": True}  # by the names of MATCHED_LAYERS
+SAMPLERS: Mapping[str, Callable[[Recipe, Images, Sequence[Tensor]], Sampler]] = {
+    "shuffled-epochs": lambda r, real, members: ShuffledEpochs(real, members, r.real_batch, r.seed),
+    "uniform": lambda r, real, members: Uniform(real, members, r.real_batch, r.seed),
+    "k-means": lambda r, real, members: Representatives(
+        *(real, members, r.real_batch, r.seed),
+        inner=r.inner,
+        every=r.cluster_every,
+        looked_at=r.cluster_images,
+        steps=r.cluster_steps,
+    ),
+}
+OPTIMISERS: Mapping[str, Callable[[Recipe, Synthetic], PixelOptimiser]] = {
+    "sgd": lambda r, S: MomentumSGD(
+        S.pixels, PIXEL_SPACES[r.pixel_space](r, S), r.pixel_momentum, coasting=COASTING[r.step_after]
+    ),
+    "adam": lambda r, S: Adam(S.pixels, r.pixel_lr, r.pixel_momentum),
+}
+COASTING: Mapping[str, bool] = {"each-class": True, "all-classes": False}  # by the names of STEP_AFTER
+# A normalised pixel is a pixel divided by the deviation of its channel, so its gradient is that many times as large,
+# and its step becomes a step of the pixel when it is multiplied by the deviation again.
+PIXEL_SPACES: Mapping[str, Callable[[Recipe, Synthetic], float | tuple[float, ...]]] = {
+    "unit": lambda r, S: r.scaled_pixel_lr(S.resolution),
+    "normalised": lambda r, S: tuple(r.pixel_lr * deviation**2 for deviation in S.std),
+}
 INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset, Look], Tensor]] = {
     "mix": lambda r, data, _: first_real_images(r, data),
     "noise": lambda r, data, _: noise(r, data),
     "herding": herded_real_images,
     "k-means": clustered_real_images,
+    "random": lambda r, data, _: random_real_images(r, data),
+    "normal-noise": lambda r, data, _: normal_noise(r, data),
 }
 BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
 HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
@@ -160,15 +199,21 @@ def training_rule(r: Recipe) -> TrainingRule:
         r.network_lr,
         r.network_momentum,
         r.network_decay,
-        augmentation(r.train_augment),
+        augmentation(r.train_augment, r.composition),
         r.cutmix,
         half=HALF[r.train_precision],
     )
 
 
 def _trained(r: Recipe, build: Build, real: Images, team: Team) -> Learner:
-    steps = {"batch": r.train_batch, "batches": r.train_steps, "seed": r.seed, "pool": r.pool, "life": r.life}
+    batches = -(-r.train_images // r.train_batch)
+    steps = {"batch": r.train_batch, "batches": batches, "seed": r.seed, "pool": r.pool, "life": r.life}
     return TrainedOnReal(build, real, training_rule(r), **steps, team=team)
+
+
+def _trained_on_synthetic(r: Recipe, build: Build, real: Images, now: Now, team: Team) -> Learner:
+    steps = {"batch": r.train_batch, "epochs": r.train_epochs, "seed": r.seed, "pool": r.pool, "life": r.life}
+    return TrainedOnSynthetic(build, real.pixels.device, now, training_rule(r), **steps, team=team)
 
 
 def _experts(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFiles) -> Learner:
@@ -176,10 +221,23 @@ def _experts(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFil
     return Experts([build] * r.experts, real, training_rule(r), **steps, files=files, team=team)
 
 
-LEARNERS: Mapping[str, Callable[[Recipe, Build, Images, Team, ExpertFiles], Learner]] = {
-    "trained": lambda r, build, real, team, _: _trained(r, build, real, team),
-    "experts": _experts,
+def _trajectories(r: Recipe, build: Build, real: Images, team: Team, files: ExpertFiles) -> Learner:
+    if team.processes > 1:
+        raise SettingError(
+            f"`learner` trajectories works in one process, not in {team.processes}: a student learns from all classes "
+            f"together, so processes cannot share them. Start the command without torchrun."
+        )
+    way = {"every": r.snapshot_steps, "starts": r.expert_starts, "ahead": r.expert_ahead}
+    rule = training_rule(r)
+    return Trajectories([build] * r.experts, real, rule, **way, batch=r.train_batch, seed=r.seed, files=files)
+
+
+LEARNERS: Mapping[str, Callable[[Recipe, Build, Images, Now, Team, ExpertFiles], Learner]] = {
+    "trained": lambda r, build, real, _now, team, _files: _trained(r, build, real, team),
+    "experts": lambda r, build, real, _now, team, files: _experts(r, build, real, team, files),
     "untrained": lambda r, build, real, *_: Untrained(build, real.pixels.device, r.seed),
+    "trajectories": lambda r, build, real, _now, team, files: _trajectories(r, build, real, team, files),
+    "trained-on-synthetic": lambda r, build, real, now, team, _: _trained_on_synthetic(r, build, real, now, team),
 }
 
 
@@ -215,7 +273,11 @@ def assemble(
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
     build = builder(r.architecture, data.shape, data.classes, engine)
-    learner = LEARNERS[r.learner](r, build, real, team, expert_files(r, data, device, engine))
+    S = Synthetic(
+        torch.zeros(r.ipc, data.classes, *data.shape, device=device), formation(r.factor), data.mean, data.std
+    )
+    files = expert_files(r, data, device, engine)
+    learner = LEARNERS[r.learner](r, build, real, lambda: complete_set(S, team), team, files)
     if start is None:
         learner.prepare(report)
         look = Look(lambda: learner.trained(learner.start(1)), formation(r.factor), data.mean, data.std, device)
@@ -223,30 +285,48 @@ def assemble(
     else:
         first = given_pixels(start, (r.ipc, data.classes, *data.shape))
         learner.prepare(report)
-    S = Synthetic(first.to(device), formation(r.factor), data.mean, data.std)
+    S.pixels.copy_(first)
     return connect(r, S, real, members, build, learner, team)
 
 
+def complete_set(S: Synthetic, team: Team) -> Images:
+    """The training images of S, also inside an outer iteration, when each process of a team has updated its classes."""
+    team.complete(S.pixels, team.share(range(S.C)), dim=1)
+    return S.subset(S.N)
+
+
 EXPERT_SETTINGS = (
-    *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "train_precision"),
+    *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "composition", "train_precision"),
     *("cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
 )
+TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "expert_ahead")
+
+
+def settings_of_experts(r: Recipe) -> dict[str, Any]:
+    """The settings of a recipe that its experts depend on, beside their number."""
+    names = {"experts": EXPERT_SETTINGS, "trajectories": TRAJECTORY_SETTINGS}.get(r.learner, ())
+    return {name: getattr(r, name) for name in names if r.reads(name)}
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
     """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
     per_image = learning_flops(r.architecture, shape, classes)
     synthetic = r.ipc * r.factor**2
-    second_order = any(name == "gradient" for _, name, _ in r.terms)
+    names = {name for _, name, _ in r.terms}
+    if "trajectory" in names:
+        images = min(r.student_batch or math.inf, synthetic * classes)
+        steps = 3 * r.student_steps * images  # each step twice, and its second derivatives
+        return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * steps)
+    second_order = "gradient" in names
     match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
-    return per_image * (r.training_steps * r.train_batch + r.outer * r.inner * classes * match)
+    return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * classes * match)
 
 
 def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:
     """Where the experts of this recipe are kept: they depend on the data and on how networks are trained."""
-    if r.learner != "experts":
+    settings = settings_of_experts(r)
+    if not settings:
         return ExpertFiles(None)
-    settings = {name: getattr(r, name) for name in EXPERT_SETTINGS}
     machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
@@ -265,14 +345,16 @@ def connect(
 
     Only shapes matter here, so the tensors may be on the device "meta" (costs.py).
     """
+    with S.pixels.device:  # of what an objective learns
+        compared = objective(r, learner)
     return Parts(
         S=S,
-        objective=objective(r, learner),
-        sampler=ShuffledEpochs(real, members, r.real_batch, r.seed),
+        objective=compared,
+        sampler=SAMPLERS[r.sampler](r, real, members),
         learner=learner,
-        optimiser=OPTIMISERS[r.pixel_optimiser](S.pixels, r.scaled_pixel_lr(S.resolution), r.pixel_momentum),
+        optimiser=OPTIMISERS[r.pixel_optimiser](r, S),
         policy=policy(r, S.C),
-        augmentation=augmentation(r.match_augment),
+        augmentation=augmentation(r.match_augment, r.composition),
         metric=metric(r, build, real),
         T=r.outer,
         E=r.inner,
@@ -285,11 +367,12 @@ def connect(
 def as_named(r: Recipe, parts: Parts) -> Parts:
     """The parts that the recipe names, for the images of `parts`: to tell which of these were replaced."""
     with torch.device("meta"):
-        S = Synthetic(torch.empty(parts.S.pixels.shape), parts.S.formation, (0.5,), (0.5,))
+        S = Synthetic(torch.empty(parts.S.pixels.shape), parts.S.formation, parts.S.mean, parts.S.std)
         real = Images.of(torch.empty(1, *S.pixels.shape[2:]), torch.empty(1), (0.5,), (0.5,), torch.device("meta"))
     channels, height, width = S.pixels.shape[2:]
     build = builder(r.architecture, (channels, height, width), S.C)
-    named = connect(r, S, real, [real.labels], build, LEARNERS[r.learner](r, build, real, ALONE, ExpertFiles(None)))
+    learner = LEARNERS[r.learner](r, build, real, lambda: S.subset(S.N), ALONE, ExpertFiles(None))
+    named = connect(r, S, real, [real.labels], build, learner)
     frozen = parts.policy.lengths if isinstance(parts.policy, FrozenPrefix) else ()
     return replace(named, policy=policy(r, S.C, frozen))
 

@@ -7,6 +7,7 @@ The rule, for a recipe with experts:
                  from 2 experts of 800 steps on
     iterations   get the rest
 
+With trajectories, the steps of an expert follow from the recipe, and only the number of experts is chosen.
 A recipe without experts gets as many outer iterations as fit. The times of a match and of a training step are measured
 on this machine first. Batches are never larger than the data.
 """
@@ -32,6 +33,7 @@ from mipset.units import duration, parse_duration
 EXPERT_SHARE = 0.3  # of the time
 USUAL_STEPS = 800  # of an expert; with fewer, there are fewer experts rather than worse ones
 FEWEST_EXPERTS, MOST_EXPERTS = 2, 20
+MOST_TRAJECTORIES = 100  # as the authors of MTT have
 FEWEST_ITERATIONS = 20  # inner iterations, below which a budget is refused
 CHOSEN = ("experts", "expert_steps", "outer")  # what a budget decides
 FITTED = ("depth", *checks.FITTED)  # what is fitted to the data, unless it is given
@@ -52,7 +54,8 @@ class Times:
         whole = cost(r, data.shape, data.classes, len(data.train))
         clock = time.process_time if device.type == "cpu" else time.perf_counter
         match, step = timed(r, data.shape, data.classes, device, engine, clock)
-        return cls(match, step, step * whole.start_flops / whole.step_flops)
+        per_flop = step / whole.step_flops
+        return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops)
 
 
 def recipe_within(
@@ -106,12 +109,17 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
         learning = {"experts": experts, "expert_steps": _rounded_down(all_steps / experts)}
         left -= experts * learning["expert_steps"] * times.step
-    elif r.learner == "trained":
-        iteration += (r.inner - 1) / r.inner * r.train_steps * times.step
+    elif r.learner == "trajectories":
+        each = r.steps_per_expert * times.step
+        learning = {"experts": min(MOST_TRAJECTORIES, max(FEWEST_EXPERTS, int(EXPERT_SHARE * seconds / each)))}
+        left -= learning["experts"] * each
+    else:
+        iteration += (r.inner - 1) / r.inner * r.train_steps(classes) * times.step
     fewest = max(FEWEST_ITERATIONS, r.inner)
     if left < fewest * iteration:
         spare = 1 - EXPERT_SHARE if learning else 1.0
-        needed = (fewest * iteration + times.start) / spare + FEWEST_EXPERTS * times.step * bool(learning)
+        least = r.steps_per_expert if r.learner == "trajectories" else 1
+        needed = (fewest * iteration + times.start) / spare + FEWEST_EXPERTS * least * times.step * bool(learning)
         raise SettingError(
             f"`budget` is {duration(seconds)} of processor time, which is too little for these data on this machine. "
             f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."

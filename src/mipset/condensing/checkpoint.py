@@ -1,13 +1,13 @@
 """Checkpoints: the state of a run after an inner iteration, in one small file, and the one before it in another.
 
-Every random draw has an address, so the state is small: pixels, the states of optimiser, policy and learner, and the
-place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
+Every random draw has an address, so the state is small: pixels, the states of optimiser, objective, sampler, policy and
+learner, and the place in the run. A file that is damaged is noticed, and the run goes on from the one before it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ import torch
 from mipset.condensing.condense import condense
 from mipset.condensing.own_parts import texts
 from mipset.condensing.parts import START, Parts, Place, Step
+from mipset.condensing.run_logging import NOTHING, Spent
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
+from mipset.file.artifact import Artifact
 from mipset.io.files import remove_leftovers, write_whole
 from mipset.nn.distributed import ALONE, Team
+from mipset.nn.pixels import to_uint8
 from mipset.settings.recipe import Recipe
 
 SECONDS = 30.0  # between two checkpoints
@@ -46,18 +49,19 @@ class CheckpointedRun:
     identity: Identity
     place: Place = START  # that the checkpoint holds
     last: Step | None = None  # the last step that was done, by this process or before
-    _seconds_before: float = 0.0
-    _start: float = field(default_factory=time.monotonic)
+    _spent_before: Spent = field(default_factory=Spent)
+    _start: Spent = field(default_factory=Spent.now)
     _saved: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
         """The duration of the run, with its experts and with the time before it was resumed."""
-        return self.parts.learner.preparing_seconds + self._own_seconds
+        return self.parts.learner.preparing_seconds + self.spent.seconds
 
     @property
-    def _own_seconds(self) -> float:
-        return self._seconds_before + time.monotonic() - self._start
+    def spent(self) -> Spent:
+        """The time of the iterations, with those before the run was resumed."""
+        return self._spent_before + Spent.now() - self._start
 
     @property
     def share(self) -> float:
@@ -72,10 +76,10 @@ class CheckpointedRun:
     def resume(self, found: Found) -> None:
         """Restore the parts from the checkpoint that was found."""
         restored = found.restore(self.parts, self.identity)
-        self.place, self._seconds_before = restored.place, restored.seconds
+        self.place, self._spent_before = restored.place, restored.spent
         if self.place.t == self.parts.T:
             self.last = Step(self.parts, self.parts.T, self.parts.E, restored.loss, torch.zeros(0))
-        self._start = time.monotonic()
+        self._start = Spent.now()
 
     def steps(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Step]:
         """The rest of the run. If `stop` becomes true, a checkpoint is written, and this was the last step."""
@@ -98,6 +102,8 @@ class CheckpointedRun:
             for tensor in (parts.S.pixels, *parts.optimiser.state.values()):
                 parts.team.complete(tensor, parts.classes, dim=1)
             parts.team.complete(place.F, parts.classes)
+        for tensor in parts.sampler.state.values():
+            parts.team.complete(tensor, parts.classes)
         if parts.team.leads:
             self.write()
         self._agreed(GO_ON)  # no process ends before the file is written
@@ -106,7 +112,7 @@ class CheckpointedRun:
     def write(self) -> None:
         """Write a checkpoint of the last step, in a process that has everything."""
         assert self.last is not None
-        save(self.path, self.last, self.identity, self._own_seconds)
+        save(self.path, self.last, self.identity, self.spent)
 
     def _agreed(self, wish: int) -> int:
         """The largest wish of all processes."""
@@ -117,7 +123,7 @@ class CheckpointedRun:
         return int(wishes.max())
 
 
-def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> None:
+def save(path: Path, step: Step, identity: Identity, spent: Spent = NOTHING) -> None:
     """Write the state of a run after `step`. The checkpoint before it is kept."""
     place, parts = step.place, step.parts
     state = {
@@ -126,9 +132,12 @@ def save(path: Path, step: Step, identity: Identity, seconds: float = 0.0) -> No
         "e": place.e,
         "F": place.F,
         "loss": step.loss,
-        "seconds": seconds,
+        "seconds": spent.seconds,
+        "processor_seconds": spent.processor_seconds,
         "pixels": parts.S.pixels.cpu(),
         "optimiser": {name: tensor.cpu() for name, tensor in parts.optimiser.state.items()},
+        "objective": {name: tensor.cpu() for name, tensor in parts.objective.state.items()},
+        "sampler": parts.sampler.state,
         "policy": parts.policy.state(),
         "learner": parts.learner.state(),
     }
@@ -175,7 +184,7 @@ class Restored:
     """Where a run goes on, how long it took until there, and its loss then."""
 
     place: Place = START
-    seconds: float = 0.0
+    spent: Spent = NOTHING
     loss: float = 0.0
 
 
@@ -266,6 +275,28 @@ def find(path: Path, team: Team = ALONE) -> Found | None:
     return found if found.contents else None
 
 
+def running_set(path: Path, about: Mapping[str, Any] | None = None) -> tuple[Artifact, str] | None:
+    """The set in the checkpoint of a run that goes on, and how far the run is; None if there is no set yet.
+
+    `about` is the first line of the log of the run: without it, the classes have no names.
+    """
+    found = find(path)
+    state = found.contents[found.path]["state"] if found is not None else None
+    if found is None or state is None:
+        return None
+    try:
+        pixels, e = state["pixels"], state["e"]
+        recipe, (_, C, channels, *_) = found.recipe, pixels.shape
+        known = about or {"class_names": [f"class {c + 1}" for c in range(C)], "provenance": {}}
+        mean, std = known.get("mean", [0.5] * channels), known.get("std", [0.5] * channels)
+        described = (tuple(known["class_names"]), recipe, known["provenance"])
+        artifact = Artifact(to_uint8(pixels).numpy(), recipe["factor"], tuple(mean), tuple(std), *described)
+        inner = f" and {e} of {recipe['inner']} inner iterations" if e else ""
+        return artifact, f"outer iteration {state['t']} of {recipe['outer']}{inner}"
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unusable(path) from error
+
+
 def _content(path: Path) -> bytes:
     """The bytes of a file, b"" if there is none."""
     try:
@@ -283,17 +314,21 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
     t = whole_number(state["t"], range(parts.T + 1))
     e = whole_number(state["e"], range(parts.E if t < parts.T else 1))
     F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if e else None
-    seconds, loss = finite_number(state["seconds"]), finite_number(state["loss"])
-    check(seconds >= 0)
-    own = {"pixels": parts.S.pixels, **parts.optimiser.state}
-    saved = {"pixels": state["pixels"], **state["optimiser"]}
-    check(set(own) == set(saved))
-    for name, tensor in own.items():
-        tensor.copy_(like(saved[name], tensor))
+    processor_seconds = state.get("processor_seconds", 0.0)  # older checkpoints do not have it
+    spent, loss = Spent(finite_number(state["seconds"]), finite_number(processor_seconds)), finite_number(state["loss"])
+    check(min(spent.seconds, spent.processor_seconds) >= 0)
+    for own, saved in (
+        ({"pixels": parts.S.pixels, **parts.optimiser.state}, {"pixels": state["pixels"], **state["optimiser"]}),
+        (parts.objective.state, state["objective"]),
+    ):
+        check(set(own) == set(saved))
+        for name, tensor in own.items():
+            tensor.copy_(like(saved[name], tensor))
+    parts.sampler.restore(state["sampler"])
     parts.policy.restore(state["policy"])
     check(parts.policy.state() == state["policy"])
     parts.learner.restore(state["learner"])
-    return Restored(Place(t, e, F), seconds, loss)
+    return Restored(Place(t, e, F), spent, loss)
 
 
 def _unusable(path: Path) -> ArtifactError:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.file.description import tiles_fit
+from mipset.settings.choices import FROM_NOISE
 from mipset.settings.recipe import Recipe
 
 FITTED = ("real_batch", "train_batch", "init")  # what `fitted_to_data` may change
@@ -21,7 +22,7 @@ def fitted_to_data(r: Recipe, data: Dataset, given: Collection[str] = ()) -> Rec
     fitting = {
         "real_batch": min(r.real_batch, fewest),
         "train_batch": min(r.train_batch, len(data.train)),
-        "init": r.init if fewest >= r.ipc * r.factor**2 else "noise",
+        "init": r.init if r.init in FROM_NOISE or fewest >= r.ipc * r.factor**2 else "noise",
     }
     return r.replace(**{name: fitting[name] for name in FITTED if name not in given})
 
@@ -39,12 +40,12 @@ def check_fit(r: Recipe, data: Dataset) -> None:
             f"Class {name!r} has {have} training images, fewer than `real_batch` {r.real_batch}. "
             f"Choose {have} or less, or add images."
         )
-    if r.init != "noise" and have < r.ipc * r.factor**2:
+    if r.init not in FROM_NOISE and have < r.ipc * r.factor**2:
         problems.append(
             f"Class {name!r} has {have} training images, but `ipc` {r.ipc} with `factor` {r.factor} starts from "
             f"{r.ipc * r.factor**2}. Choose a smaller `ipc` or `factor`, or `init` noise."
         )
-    if total < r.train_batch:
+    if r.learner != "trained-on-synthetic" and total < r.train_batch:
         problems.append(
             f"There are {total} training images, fewer than `train_batch` {r.train_batch}. Choose {total} or less."
         )

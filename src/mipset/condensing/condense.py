@@ -42,7 +42,7 @@ def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
         for e in range(done + 1, E + 1):  # inner loop
             for group in parts.groups:  # class loop
                 losses[group], F_group = update(parts, θ, t, e, group)
-                F[group] += F_group / E
+                F[group] += torch.as_tensor(F_group).cpu() / E
             team.complete(losses, parts.classes)
             loss = _sound(losses[moving].mean().item(), θ, t, e)
             if e < E:  # θ is not used after the last match
@@ -53,7 +53,8 @@ def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
             team.complete(tensor, parts.classes, dim=1)
         if policy.measures(t):
             F += parts.metric.of_set(S, t)
-            team.complete(F, parts.classes)
+        team.complete(F, parts.classes)
+        if policy.measures(t):
             policy.select(t, F)
         yield Step(parts, t, E, loss, F)
 
@@ -77,12 +78,18 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     target = objective.target(θ, B, group)
     decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
     match = objective.distances(θ, decoded, group, target, [n * S.formation.images for n in sizes])
-    losses = (match.distances * match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])).sum(dim=1)
-    gradients = torch.autograd.grad(losses.sum(), X)
-    for c, gradient in zip(group, gradients, strict=True):
+    of_classes = match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])
+    # a distance that classes share has the mean of their weights
+    w = of_classes.reshape(len(match.distances), -1, len(sizes)).mean(dim=1)
+    losses = (match.distances * w).sum(dim=1)
+    gradients = torch.autograd.grad(losses.sum(), [*X, *objective.learned])
+    for c, gradient in zip(group, gradients[: len(X)], strict=True):
         parts.optimiser.step(c, gradient, policy.frozen(c), policy.steps(c), at)
-    F = parts.metric.of_match(match.features, target.features, match.distances) if measured else 0.0
-    return sound_losses(losses.detach(), match.features, gradients, [S.pixels[:, c] for c in group]), F
+    objective.learn(gradients[len(X) :])
+    F: Tensor | float = 0.0
+    if measured or parts.metric.every_match:
+        F = parts.metric.of_match(match.features, target.features, match.distances)
+    return sound_losses(losses.detach(), match.features, gradients[: len(X)], [S.pixels[:, c] for c in group]), F
 
 
 def _sound(loss: float, θ: Network, t: int, e: int) -> float:

@@ -10,6 +10,7 @@ are not counted, but they take time: compare counts with counts, and times with 
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -23,18 +24,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from mipset.condensing.assembly import LEARNERS, connect, metric, objective, policy
+from mipset.condensing.assembly import connect, metric, objective, policy, training_rule
 from mipset.condensing.condense import update
-from mipset.condensing.experts import ExpertFiles
-from mipset.condensing.learners import Learner
+from mipset.condensing.learners import Learner, TrainedOnReal
 from mipset.condensing.objectives import Match, Objective, Target
 from mipset.condensing.passes import Passes
 from mipset.condensing.policies import Policy
+from mipset.condensing.states import weights_of
 from mipset.condensing.synthetic import Synthetic, formation
-from mipset.nn.distributed import ALONE
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
-from mipset.nn.training import Images
+from mipset.nn.training import Images, at_once
+from mipset.settings.architecture import Architecture
+from mipset.settings.choices import FROM_NOISE
 from mipset.settings.recipe import Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
@@ -46,6 +48,7 @@ BASELINE = 350_000_000
 # is kept (memory.py). Measured from 1.4 to 2.9 over widths 16 to 128, 1 to 50 images per class and images of 32 and 64
 # pixels, on one and two cores; the largest was at width 128, which benchmarks/resident.py measures again.
 RESIDENT = 2.6
+LEARNING_RESIDENT = 2.0  # the same for a network that only learns and is tested: measured 1.4
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
 MOST_COUNTED = 200  # images per class; counting takes longer with each
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
@@ -56,6 +59,7 @@ PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 class Cost:
     """The cost of a recipe for data of one shape. Tensors are of 32-bit floats, on one device."""
 
+    sampling_flops: int  # of clustering real images, for one match
     target_flops: int  # one match, the part of the real images
     distances_flops: int  # one match, the rest: distances of the synthetic images and gradient of the pixels
     step_flops: int  # one training step of the network
@@ -72,10 +76,16 @@ class Cost:
     data_bytes: int  # the dataset in memory: pixels as bytes, labels, and the indices of each class
     starting_bytes: int  # the copy of the training images that the first pixels are taken from
     working_bytes: int  # the most that tensors hold during one step, with network and optimiser
+    trajectory_bytes: int = 0  # on disk, of the snapshots of all experts
 
     @property
     def match_flops(self) -> int:
         """One match: one class in one inner iteration."""
+        return self.sampling_flops + self.compared_flops
+
+    @property
+    def compared_flops(self) -> int:
+        """One match without the choice of its real images."""
         return self.target_flops + self.distances_flops
 
     @property
@@ -105,7 +115,7 @@ class Cost:
 
     @property
     def expert_bytes(self) -> int:
-        """The experts in memory: first and last weights, and two networks for each."""
+        """The experts in memory: first and last weights, and two networks for each; of snapshots, those in use."""
         return 4 * 4 * self.parameters * self.experts
 
     @property
@@ -115,17 +125,29 @@ class Cost:
         return BASELINE + self.data_bytes + self.synthetic_bytes + self.expert_bytes + working
 
     def seconds(self, match: float, step: float) -> float:
-        """The seconds of the run, if one match and one training step take so many seconds."""
-        start = step * self.start_flops / self.step_flops
-        return self.matches * match + self.training_steps * step + start
+        """The seconds of the run, if one match, its real images given, and one training step take so many seconds."""
+        looking = (self.start_flops + self.matches * self.sampling_flops) * step / self.step_flops
+        return self.matches * match + self.training_steps * step + looking
 
 
 def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 0) -> Cost:
     """Count what the recipe costs for `images` training images [ch, h, w] of so many classes.
 
     A policy that chooses subsets is counted as after its first choice, in an iteration without measurements. If there
-    are very many images per class, some are counted, and the rest is in proportion.
+    are very many images per class, some are counted, and the rest is in proportion. So are the steps of students.
     """
+    if r.reads("student_sizes") and r.student_sizes:
+        whole = cost(r.replace(student_sizes=0), shape, classes, images, test_images)
+        drawn = sum(students(r).values()) / sum(students(r.replace(student_sizes=0)).values())
+        return replace(whole, distances_flops=round(drawn * whole.distances_flops))
+    if r.reads("student_steps") and r.student_steps > 2:
+        one, two = (cost(r.replace(student_steps=k), shape, classes, images, test_images) for k in (1, 2))
+        more = r.student_steps - 1
+        return replace(
+            one,
+            distances_flops=one.distances_flops + more * (two.distances_flops - one.distances_flops),
+            working_bytes=one.working_bytes + more * one.gradient_bytes,  # a copy of the weights before each step
+        )
     if r.ipc > MOST_COUNTED:
         part = cost(_with_ipc(r, MOST_COUNTED), shape, classes, images, test_images)
         share = r.ipc / MOST_COUNTED
@@ -140,31 +162,63 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         sample.train()  # from now on there are gradients and momentum
         with FlopCounterMode(display=False) as counter:
             sample.train()
-        step_flops = int(counter.get_total_flops())
+        step_flops = round(int(counter.get_total_flops()) * _filled(r, classes))
         with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
             sample.match_all()
         match_flops, target_flops = (count // sample.matches for count in (counter.get_total_flops(), target.flops))
+    build = builder(r.architecture, shape, classes)
     by_features = r.init in ("herding", "k-means")
-    look_flops = feature_flops(builder(r.architecture, shape, classes), shape) if by_features else 0
     pixels = shape[0] * shape[1] * shape[2]
+    parameters = sum(weight.numel() for weight in sample.theta.parameters())
     return Cost(
+        sampling_flops=_sampling_flops(r, images // classes, build, shape),
         target_flops=target_flops,
         distances_flops=match_flops - target_flops,
         step_flops=step_flops,
-        start_flops=images * look_flops,
+        start_flops=images * feature_flops(build, shape) if by_features else 0,
         classes=classes,
-        steps=r.train_steps if r.learner == "trained" else 0,
-        training_steps=r.training_steps,
+        steps=r.train_steps(classes),
+        training_steps=r.training_steps(classes),
         inner=r.inner,
         outer=r.outer,
-        parameters=sum(weight.numel() for weight in sample.theta.parameters()),
-        experts=r.experts if r.learner == "experts" else 0,
+        parameters=parameters,
+        experts={"experts": r.experts, "trajectories": 1}.get(r.learner, 0),
         remembered=sum(t.numel() == sample.parts.S.pixels.numel() for t in sample.parts.optimiser.state.values()),
         stored_pixels=r.ipc * classes * pixels,
         data_bytes=(images + test_images) * (pixels + LABEL_BYTES),
-        starting_bytes=images * pixels if r.init != "noise" else 0,
+        starting_bytes=images * pixels if r.init not in FROM_NOISE else 0,
         working_bytes=peak.most,
+        trajectory_bytes=4 * parameters * r.snapshots * r.experts if r.learner == "trajectories" else 0,
     )
+
+
+def _filled(r: Recipe, classes: int) -> float:
+    """How full the batches of training steps are: the last batch of an epoch on synthetic images can have fewer."""
+    if r.learner != "trained-on-synthetic":
+        return 1.0
+    images = r.decoded_images(classes)
+    batch = _train_batch(r, classes)
+    return images / (batch * -(-images // batch))
+
+
+def _train_batch(r: Recipe, classes: int) -> int:
+    """Images of a full training step."""
+    return min(r.train_batch, r.decoded_images(classes)) if r.learner == "trained-on-synthetic" else r.train_batch
+
+
+def _sampling_flops(r: Recipe, members: int, build: Callable[[], Network], shape: Shape) -> int:
+    """The FLOPs of clustering for one match: features of real images, and distances from centroids.
+
+    This is the most that it can be: k-means often ends before its last step.
+    """
+    if r.sampler != "k-means":
+        return 0
+    looked_at = min(r.cluster_images or members, members)
+    features = fresh(build, 0, META).features(torch.zeros(1, *shape, device=META)).shape[1]
+    looks = (looked_at + r.real_batch) * feature_flops(build, shape)
+    distances = 2 * features * looked_at * r.real_batch * (r.cluster_steps + 1)
+    clusterings = -(-r.inner // r.cluster_every)
+    return round((looks + distances) * clusterings / r.inner)
 
 
 def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
@@ -173,8 +227,26 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
         real = Images.of(torch.empty(images, *shape), torch.empty(images), (0.5,), (0.5,), META)
     compared = objective(r, _sampled_learner(r, builder(r.architecture, shape, classes), real))
     cycles, rest = divmod(r.outer * r.inner, compared.cycle)
-    matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes()) * classes
-    return matching + Passes(1, 1) * r.training_steps + measuring_passes(r, shape, classes, images)
+    matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes())
+    matching *= round(sum(students(r).values())) if compared.joint else classes
+    return matching + Passes(1, 1) * r.training_steps(classes) + measuring_passes(r, shape, classes, images)
+
+
+def students(r: Recipe) -> dict[int, float]:
+    """For each size that has a student of its own (objective `trajectory`): in how many inner iterations, as a share.
+
+    A policy that chooses subsets is counted as after its first choice.
+    """
+    weights = AfterFirstChoice(policy(r, 1), 1, r.ipc).weights(0)
+    sizes = [n for n, weight in enumerate(weights, start=1) if weight or n == r.ipc]
+    return dict.fromkeys(sizes, min(r.student_sizes or len(sizes), len(sizes)) / len(sizes))
+
+
+def student_flops(r: Recipe, whole: Cost) -> dict[int, float]:
+    """About how many FLOPs the student of each size costs in an inner iteration that it has a part in."""
+    images = {n: min(r.student_batch or math.inf, n * r.factor**2 * whole.classes) for n in students(r)}
+    expected = sum(images[n] * share for n, share in students(r).items())
+    return {n: whole.classes * whole.distances_flops * images[n] / expected for n in images}
 
 
 def measuring_passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
@@ -194,6 +266,19 @@ def feature_flops(build: Callable[[], Network], shape: Shape) -> int:
     return int(counter.get_total_flops())
 
 
+def learning_memory(architecture: Architecture, shape: Shape, classes: int, batch: int) -> int:
+    """Resident bytes of a process that trains a network on batches of images [ch, h, w] and then tests it."""
+    with PeakBytes() as peak:
+        theta = fresh(builder(architecture, shape, classes), 0, META)
+        optimiser = torch.optim.SGD(theta.parameters(), momentum=0.9, foreach=False)
+        for _ in range(2):  # in the second step there are gradients and momentum
+            theta(torch.empty(batch, *shape, device=META)).sum().backward()
+            optimiser.step()
+        with torch.no_grad():
+            theta(torch.empty(at_once(shape[1:]), *shape, device=META))
+    return BASELINE + int(LEARNING_RESIDENT * peak.most)
+
+
 def timed(
     r: Recipe,
     shape: Shape,
@@ -202,7 +287,7 @@ def timed(
     engine: Engine | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
-    """Seconds of one match and of one training step on this machine, from about a second of work.
+    """Seconds of one match, its real images given, and of one training step here, from about a second of work.
 
     Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs. `clock` can be
     `time.process_time`, which does not depend on other work on the machine.
@@ -212,15 +297,18 @@ def timed(
     small = whole if part is r else cost(part, shape, classes, 0)
     sample = Sample(part, shape, classes, device, engine)
     step = _fastest(sample.train, sample.wait, clock) * whole.step_flops / small.step_flops
-    match = _fastest(sample.match_all, sample.wait, clock) / sample.matches * whole.match_flops / small.match_flops
-    return match, step
+    compared = _fastest(sample.match_all, sample.wait, clock) / sample.matches
+    return compared * whole.compared_flops / small.compared_flops, step
 
 
 def _cut(r: Recipe, whole: Cost) -> Recipe:
-    """The same recipe with as many images as fit into a probe."""
-    match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.match_flops, whole.step_flops))
-    if match == step == 1.0:
+    """The same recipe with as many images as fit into a probe, and with as many steps of students."""
+    match, step = (min(1.0, PROBE_FLOPS / flops) for flops in (whole.compared_flops, whole.step_flops))
+    if match == step == 1.0 and not r.student_sizes:
         return r
+    if r.reads("student_steps"):
+        fewer = max(1, int(r.student_steps * match))
+        r, match = r.replace(student_steps=fewer, student_sizes=0), min(1.0, match * r.student_steps / fewer)
     return _with_ipc(r, max(1, int(r.ipc * match))).replace(
         factor=r.factor if r.ipc * match >= 1 else 1,
         real_batch=max(1, int(r.real_batch * match)),
@@ -247,8 +335,14 @@ def _fastest(work: Callable[[], object], wait: Callable[[], object], clock: Call
 
 def _sampled_learner(r: Recipe, build: Callable[[], Network], real: Images) -> Learner:
     """A learner whose `advance` is one training step: all learners train networks by the same rule."""
-    once = r.replace(learner="trained", train_images=r.train_batch)
-    return LEARNERS[once.learner](once, build, real, ALONE, ExpertFiles(None))
+    return OneStep(build, real, training_rule(r), batch=r.train_batch, batches=1, seed=r.seed)
+
+
+class OneStep(TrainedOnReal):
+    """Networks that are trained once; where they would go is invented."""
+
+    def later(self, theta: Network) -> Tensor:
+        return weights_of(theta) + 1
 
 
 class Sample:
@@ -260,7 +354,8 @@ class Sample:
     def __init__(
         self, r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
     ) -> None:
-        still = r.replace(pixel_lr=0.0)
+        r = r.replace(train_batch=_train_batch(r, classes))
+        still = r.replace(pixel_lr=0.0, student_lr_lr=0.0, sampler="shuffled-epochs")  # see `_sampling_flops`
         level = (0.5,) * shape[0]
         images = max(r.real_batch, r.train_batch)
         build = builder(r.architecture, shape, classes, engine)

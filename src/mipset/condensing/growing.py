@@ -92,7 +92,7 @@ def grown(
     frozen = tuple(N if c < C else 0 for c in range(data.classes))
     parts = assemble(r, data, device, engine=engine, report=report)
     parts.S.pixels[:N, :C] = to_unit(torch.from_numpy(artifact.images.copy())).to(device)
-    moving = [c for c in parts.classes if frozen[c] < r.ipc]
+    moving = [c for c in parts.classes if frozen[c] < r.ipc or parts.objective.joint]
     return replace(parts, policy=policy(r, data.classes, frozen), classes=moving)
 
 

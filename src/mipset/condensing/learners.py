@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from mipset.condensing.states import check, network_state, restore_network, whole_number
+from mipset.errors import SettingError
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network, fresh
-from mipset.nn.randomness import Purpose, generator, key, shuffled_batch
+from mipset.nn.randomness import Purpose, generator, key, permutation, shuffled_batch
 from mipset.nn.training import Images, TrainingRule
 from mipset.reporting import Report, silent
 from mipset.settings.part import Part
@@ -52,6 +54,10 @@ class Learner(Part, ABC):
         """The network that θ becomes, or has become, when it is trained; θ itself if that is not known."""
         return theta
 
+    def later(self, theta: Network) -> Tensor:
+        """The weights that θ has after more training on real images, as one vector. Not every learner knows them."""
+        raise SettingError(f"{type(self).__name__} does not know later weights. Choose `learner` trajectories.")
+
     def state(self) -> State:
         """What a checkpoint needs to hold."""
         return {}
@@ -68,8 +74,17 @@ class _PooledNetwork:
     optimiser: torch.optim.SGD
 
 
-class TrainedOnReal(Learner):
-    """Networks that are trained on real images between the inner iterations (IDC, DREAM).
+@dataclass(frozen=True)
+class Batch:
+    """Normalised images of one training step, and the generator of its augmentation."""
+
+    images: Tensor
+    labels: Tensor
+    draws: torch.Generator
+
+
+class Trained(Learner):
+    """Networks that are trained between the inner iterations; a subclass says on which batches.
 
     By default each outer iteration uses a new network. With a longer `life`, a network is used in so many outer
     iterations, and keeps what it has learned. The networks of a `pool` take turns. They are replaced one at a time, so
@@ -81,18 +96,15 @@ class TrainedOnReal(Learner):
     def __init__(
         self,
         build: Callable[[], Network],
-        images: Images,
+        device: torch.device,
         rule: TrainingRule,
         *,
-        batch: int,
-        batches: int,
         seed: int,
         pool: int = 1,
         life: int = 1,
         team: Team = ALONE,
     ) -> None:
-        self.build, self.images, self.rule = build, images, rule
-        self.batch, self.batches, self.seed, self.team = batch, batches, seed, team
+        self.build, self.device, self.rule, self.seed, self.team = build, device, rule, seed, team
         self.pool, self.life = pool, life
         self._networks: dict[int, _PooledNetwork] = {}  # by turn
         self._turn = 0
@@ -105,7 +117,7 @@ class TrainedOnReal(Learner):
         return self._networks[self._turn].theta
 
     def _new(self, t: int) -> _PooledNetwork:
-        theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.images.pixels.device)
+        theta = fresh(self.build, key(self.seed, Purpose.NETWORK, t), self.device)
         return _PooledNetwork(theta, self.rule.optimiser(theta))
 
     def inside(self, t: int, number: int) -> Network:
@@ -123,12 +135,71 @@ class TrainedOnReal(Learner):
             restore_network(network.theta, network.optimiser, networks[turn])
 
     def advance(self, theta: Network, number: int) -> Network:
+        optimiser = self._networks[self._turn].optimiser
+        for batch in self.training(number):
+            self.rule.step(theta, optimiser, batch.images, batch.labels, batch.draws, self.team)
+        return theta
+
+    @abstractmethod
+    def training(self, number: int) -> Iterator[Batch]:
+        """The batches that the network learns from after inner iteration `number`."""
+
+
+class TrainedOnReal(Trained):
+    """Networks that are trained on real images between the inner iterations (IDC, DREAM)."""
+
+    def __init__(
+        self,
+        build: Callable[[], Network],
+        images: Images,
+        rule: TrainingRule,
+        *,
+        batch: int,
+        batches: int,
+        seed: int,
+        pool: int = 1,
+        life: int = 1,
+        team: Team = ALONE,
+    ) -> None:
+        super().__init__(build, images.pixels.device, rule, seed=seed, pool=pool, life=life, team=team)
+        self.images, self.batch, self.batches = images, batch, batches
+
+    def training(self, number: int) -> Iterator[Batch]:
         for step in range(number * self.batches, (number + 1) * self.batches):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.TRAIN_BATCH)
-            draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, step)
-            optimiser = self._networks[self._turn].optimiser
-            self.rule.step(theta, optimiser, *self.images.batch(order), draws, self.team)
-        return theta
+            yield Batch(*self.images.batch(order), generator(self.seed, Purpose.TRAIN_AUGMENTATION, step))
+
+
+class TrainedOnSynthetic(Trained):
+    """Networks that are trained on S itself between the inner iterations, for some epochs (DC, DSA).
+
+    `synthetic` gives the training images of S as they are now.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], Network],
+        device: torch.device,
+        synthetic: Callable[[], Images],
+        rule: TrainingRule,
+        *,
+        batch: int,
+        epochs: int,
+        seed: int,
+        pool: int = 1,
+        life: int = 1,
+        team: Team = ALONE,
+    ) -> None:
+        super().__init__(build, device, rule, seed=seed, pool=pool, life=life, team=team)
+        self.synthetic, self.batch, self.epochs = synthetic, batch, epochs
+
+    def training(self, number: int) -> Iterator[Batch]:
+        images = self.synthetic()
+        for epoch in range(self.epochs):
+            order = permutation(len(images), self.seed, Purpose.TRAIN_BATCH, number, epoch)
+            draws = generator(self.seed, Purpose.TRAIN_AUGMENTATION, number, epoch)
+            for batch in torch.split(order, self.batch):
+                yield Batch(*images.batch(batch), draws)
 
 
 class Untrained(Learner):

@@ -37,9 +37,13 @@ def feature_distances(f_S: Tensor, f_B: Tensor, N: int, D: Callable[[Tensor, Ten
 
 
 class Metric(Part, ABC):
-    """The distance of every size of every class from the real images, in outer iterations that a policy measures."""
+    """The distance of every size of every class from the real images.
+
+    It is measured in outer iterations in which a policy asks for it; in all of them, if it comes from every match.
+    """
 
     every_size: bool = False  # whether a match must give the distances of all sizes
+    every_match: bool = False  # whether it comes from every match without extra work: then it is always measured
 
     @abstractmethod
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
@@ -63,10 +67,11 @@ class FeatureDistance(Metric):
 
     N: int
     D: Callable[[Tensor, Tensor], Tensor]
+    every_match = True
 
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
         of_classes = [feature_distances(S_c, B_c, self.N, self.D) for S_c, B_c in zip(f_S, f_B, strict=True)]
-        return torch.stack(of_classes).cpu()
+        return torch.stack(of_classes)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class GradientDistance(Metric):
     every_size = True
 
     def of_match(self, f_S: Tensor, f_B: Tensor, distances: Tensor) -> Tensor | float:
-        return distances.detach().cpu()
+        return distances.detach()
 
 
 @dataclass(frozen=True)

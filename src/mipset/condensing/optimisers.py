@@ -50,31 +50,39 @@ class PixelOptimiser(Part, ABC):
 
 
 class MomentumSGD(PixelOptimiser):
-    """Gradient descent with momentum, as in the paper.
+    """Gradient descent with momentum, as in the paper; `rate` is one number, or one for each channel.
 
-    The base method takes one step of one optimiser after every class. So between two gradients of a class, its momentum
-    moves its pixels in C - 1 more steps. These steps are a geometric sum, which is added at once. So the pixels of a
-    class do not depend on when, or in which process, the other classes are updated. Pixels are not clamped here.
+    IDC takes one step of one optimiser after every class. So between two gradients of a class, its momentum moves its
+    pixels in C - 1 more steps: it coasts. These steps are a geometric sum, which is added at once. So the pixels of a
+    class do not depend on when, or in which process, the other classes are updated. DC, DSA and DM take one step after
+    all classes: nothing coasts. Pixels are not clamped here.
     """
 
-    def __init__(self, pixels: Tensor, rate: float, momentum: float) -> None:
+    def __init__(
+        self, pixels: Tensor, rate: float | Sequence[float], momentum: float, *, coasting: bool = True
+    ) -> None:
         super().__init__(pixels)
-        self.rate, self.momentum = rate, momentum
+        self.rate, self.momentum, self.coasting = rate, momentum, coasting
         self.velocity = torch.zeros_like(pixels)
 
     @property
     def state(self) -> dict[str, Tensor]:
         return {"velocity": self.velocity}
 
+    @property
+    def _rates(self) -> Sequence[float]:
+        return self.rate if isinstance(self.rate, Sequence) else [self.rate] * self.pixels.shape[2]
+
     def step(self, c: int, gradient: Tensor, frozen: int, scale: Sequence[float] | None, at: Moment) -> None:
         if scale is not None:
             gradient = gradient * gradient.new_tensor(scale).reshape(-1, 1, 1, 1)
-        others = self.pixels.shape[1] - 1
+        others = self.pixels.shape[1] - 1 if self.coasting else 0
         velocity = self.velocity[:, c]
         velocity[:frozen] = 0
         velocity[frozen:].mul_(self.momentum).add_(gradient[frozen:])
         steps = sum(self.momentum**k for k in range(others + 1))
-        self.pixels[frozen:, c].sub_(velocity[frozen:], alpha=self.rate * steps)
+        for channel, rate in enumerate(self._rates):
+            self.pixels[frozen:, c, channel].sub_(velocity[frozen:, channel], alpha=rate * steps)
         velocity.mul_(self.momentum**others)
 
 

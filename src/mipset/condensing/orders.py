@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mipset.condensing.clustering import k_means
+from mipset.condensing.clustering import k_means, random_points
 from mipset.errors import SettingError
 from mipset.nn.randomness import Purpose, generator, permutation
 
@@ -54,7 +54,7 @@ def nearest_to_centroids(features: Tensor, n: int, seed: int, c: int) -> Tensor:
     Images of large clusters come first. No image is selected twice.
     """
     _check_enough(len(features), n)
-    centroids, counts = k_means(features, n, generator(seed, Purpose.CLUSTERS, c))
+    centroids, counts = k_means(features, random_points(features, n, generator(seed, Purpose.CLUSTERS, c)))
     selected: list[int] = []
     for cluster in counts.argsort(descending=True, stable=True).tolist():
         far = _squared_distances(features, centroids[cluster])

@@ -17,11 +17,11 @@ from mipset.errors import SettingError, brief
 from mipset.settings.part import Part, own_name
 from mipset.settings.recipe import Recipe
 
-# The settings of a recipe that name a part, and the fields of `Parts`. The sampler has no setting.
-AXES: Mapping[str, str | None] = {
+# The fields of `Parts`, and the settings of a recipe that name them.
+AXES: Mapping[str, str] = {
     "objective": "objective",
     "policy": "policy",
-    "sampler": None,
+    "sampler": "sampler",
     "learner": "learner",
     "optimiser": "pixel_optimiser",
     "metric": "metric",
@@ -84,6 +84,6 @@ def recorded_settings(settings: Mapping[str, Any], parts: Parts, as_named: Parts
         **{
             setting: own_name(part)
             for axis, setting in AXES.items()
-            if setting is not None and repr(part := getattr(parts, axis)) != expected[axis]
+            if repr(part := getattr(parts, axis)) != expected[axis]
         },
     }

@@ -30,7 +30,8 @@ def pack(step: Step, r: Recipe, data: Dataset, origin: Provenance | None = None)
         raise DivergedError("The pixels are no longer finite. Try a smaller `pixel_lr`.")
     named = as_named(r, step.parts)
     own = replaced(step.parts, named)
-    origin = {**(origin or {}), **({"parts": own} if own else {})}
+    learned: Provenance = step.parts.objective.record()  # type: ignore[assignment]
+    origin = {**(origin or {}), **({"parts": own} if own else {}), **learned}
     packed = as_artifact(to_uint8(step.parts.S.pixels).numpy(), r, data, origin)
     return replace(packed, recipe=recorded_settings(packed.recipe, step.parts, named))
 

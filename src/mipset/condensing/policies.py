@@ -95,6 +95,10 @@ class Policy(Part, ABC):
         """The number of images of class `c` that must not change."""
         return 0
 
+    def selected(self, c: int) -> int:
+        """The size of class `c` that was selected last, such as n*_t; 0 if there is none."""
+        return 0
+
     def steps(self, c: int) -> Sequence[float] | None:
         """The scale of the steps of the images 1..N of class `c`; None does not scale."""
         return None
@@ -181,6 +185,9 @@ class MostLearnableSubset(Policy):
     def frozen(self, c: int) -> int:
         return self._frozen
 
+    def selected(self, c: int) -> int:
+        return self.n_star
+
     def measures(self, t: int) -> bool:
         return self.least < self.N and (t == 1 or t % self.period == 0)
 
@@ -229,6 +236,9 @@ class FrozenPrefix(Policy):
     def frozen(self, c: int) -> int:
         return max(self.lengths[c], self.policy.frozen(c))
 
+    def selected(self, c: int) -> int:
+        return self.policy.selected(c)
+
     def steps(self, c: int) -> Sequence[float] | None:
         return self.policy.steps(c)
 
@@ -262,6 +272,9 @@ class PerClass(Policy):
 
     def frozen(self, c: int) -> int:
         return self.policies[c].frozen(0)
+
+    def selected(self, c: int) -> int:
+        return self.policies[c].selected(0)
 
     def measures(self, t: int) -> bool:
         return any(policy.measures(t) for policy in self.policies)

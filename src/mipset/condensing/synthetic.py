@@ -8,6 +8,7 @@ docs/architecture.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -143,7 +144,7 @@ def formation(factor: int) -> Formation:
     return Plain() if factor == 1 else MultiFormation(factor)
 
 
-def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
+def from_real(class_images: Iterable[Tensor], ipc: int, form: Formation) -> Tensor:
     """The "mix" initialisation: tiles of the first `ipc * factor²` real images of each class, [N, C, ch, h, w].
 
     Decoded image j of a class is real image j, so the initialisation of a smaller set is a prefix of this one.
@@ -152,17 +153,25 @@ def from_real(class_images: list[Tensor], ipc: int, form: Formation) -> Tensor:
     return torch.stack(ranks, dim=1)
 
 
-def from_noise(shape: tuple[int, int, int, int, int], seed: int) -> Tensor:
-    """Uniform noise in [0, 1], [N, C, ch, h, w]; each stored image has its own generator."""
+def from_noise(shape: tuple[int, int, int, int, int], seed: int, draw: Callable[..., Tensor] = torch.rand) -> Tensor:
+    """Noise [N, C, ch, h, w], by default uniform in [0, 1]; each stored image has its own generator."""
     ipc, classes = shape[:2]
     return torch.stack(
         [
             torch.stack(
-                [torch.rand(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c)) for c in range(classes)]
+                [draw(shape[2:], generator=generator(seed, Purpose.INITIAL_PIXELS, n, c)) for c in range(classes)]
             )
             for n in range(ipc)
         ]
     )
+
+
+def from_normal_noise(
+    shape: tuple[int, int, int, int, int], seed: int, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Tensor:
+    """Noise that is standard normal when it is normalised, clamped to [0, 1]."""
+    level, spread = (torch.tensor(values).reshape(-1, 1, 1) for values in (mean, std))
+    return (level + spread * from_noise(shape, seed, torch.randn)).clamp_(0, 1)
 
 
 def training_images(stored: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
@@ -177,7 +186,7 @@ class Synthetic:
 
     def __init__(self, pixels: Tensor, form: Formation, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self.pixels, self.formation = pixels, form
-        self._scale = (mean, std)
+        self.mean, self.std = mean, std
         self._mean, self._std = (
             torch.tensor(values, device=pixels.device, dtype=pixels.dtype).reshape(-1, 1, 1) for values in (mean, std)
         )
@@ -203,7 +212,7 @@ class Synthetic:
 
     def subset(self, n: int) -> Images:
         """The training images of S_[n]."""
-        return training_images(self.pixels[:n], self.formation, *self._scale)
+        return training_images(self.pixels[:n], self.formation, self.mean, self.std)
 
     def decode(self, stored: Tensor) -> Tensor:
         """Stored images to normalised training images."""

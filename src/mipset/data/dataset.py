@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ Labels = npt.NDArray[np.int64]
 HELD_OUT = 0.2  # of every class, for testing, if the user's data have no test split
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
+COUNTED_AT_ONCE = 1 << 20  # pixels, because bincount widens its input eightfold
 MIN_STD, MAX_STD = 1e-3, 10.0  # a constant channel must not be divided by zero
 NAME_THE_SOURCE = "Name the dataset that the file was condensed from."  # the advice for a file that does not fit
 
@@ -175,10 +177,11 @@ def statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of every channel of images scaled to [0, 1], to four decimals."""
     levels = to_unit(np.arange(256), np.float64)
     means, stds = [], []
+    step = max(1, COUNTED_AT_ONCE // math.prod(images.shape[2:]))
     for channel in range(images.shape[1]):
         counts = np.zeros(256, dtype=np.int64)
-        for start in range(0, len(images), 1024):  # bincount widens its input eightfold
-            counts += np.bincount(images[start : start + 1024, channel].reshape(-1), minlength=256)
+        for start in range(0, len(images), step):
+            counts += np.bincount(images[start : start + step, channel].reshape(-1), minlength=256)
         share = counts / counts.sum()
         mean = float(share @ levels)
         means.append(round(mean, 4))

@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.data import cache
-from mipset.data.downloadable import DOWNLOADABLE, DownloadableDataset
+from mipset.data import cache, hf
 from mipset.data.embedded import PATH as EMBEDDED
+from mipset.data.official import OFFICIAL, OfficialDataset, how_to_get
 from mipset.data.specs import FASHION_MINI
-from mipset.errors import DataError, choices
+from mipset.errors import DataError, brief, choices
 from mipset.io import files
 from mipset.reporting import Report, silent
 
@@ -26,20 +26,26 @@ def fetch(name: str, *, report: Report = silent, home: Path | None = None) -> Pa
     """Make sure that `load(name)` finds the dataset, and return the path of its file or folder.
 
     A dataset that is already there is not downloaded again. `home` is the cache folder; the default is
-    `mipset.data.home()`. `report(stage, done, total)` is called during the work.
+    `mipset.data.home()`. `report(stage, done, total)` is called during the work. A dataset of Hugging Face, hf:NAME,
+    goes into the cache folder of that library.
     """
     if name == FASHION_MINI.name:
         return EMBEDDED
-    if name not in DOWNLOADABLE:
-        raise DataError(f"{name!r} cannot be fetched. Choose {choices((*DOWNLOADABLE, FASHION_MINI.name))}.")
-    root = files.home() if home is None else home
-    dataset = DOWNLOADABLE[name]
+    kind, _, given = name.partition(":")
+    if kind == hf.KIND and given:
+        return hf.fetch(name, given, report)
     from mipset.data.sources import SOURCES  # only here, since it imports modules for the network
 
-    return dataset.find(root) or fetch_from(dataset, SOURCES[name], root, report)
+    root = files.home() if home is None else home
+    if name in OFFICIAL and not OFFICIAL[name].can_be_fetched:
+        raise DataError(f"{name} cannot be fetched by a program. {how_to_get(OFFICIAL[name], root)}")
+    if name not in SOURCES:
+        fetched = (*SOURCES, FASHION_MINI.name, f"{hf.KIND}:NAME")
+        raise DataError(f"{brief(name)} cannot be fetched. Choose {choices(fetched)}.")
+    return OFFICIAL[name].find(root) or fetch_from(OFFICIAL[name], SOURCES[name], root, report)
 
 
-def fetch_from(dataset: DownloadableDataset, sources: tuple[DownloadSource, ...], root: Path, report: Report) -> Path:
+def fetch_from(dataset: OfficialDataset, sources: tuple[DownloadSource, ...], root: Path, report: Report) -> Path:
     """Store the dataset below the cache folder `root`, from the first source that delivers the right files."""
     name, failures = dataset.spec.name, []
     try:
@@ -55,18 +61,15 @@ def fetch_from(dataset: DownloadableDataset, sources: tuple[DownloadSource, ...]
                     failures.append(f"{source.title} ({str(error) or type(error).__name__})")
     except OSError as error:
         raise DataError(_disk_message(name, root, error)) from error
-    raise DataError(
-        f"{name} could not be fetched from {' or from '.join(failures)}. Put its official files into a "
-        f"folder and use {name}:PATH instead."
-    )
+    raise DataError(f"{name} could not be fetched from {' or from '.join(failures)}. {how_to_get(dataset, root)}")
 
 
 def _fetch_from_source(
-    dataset: DownloadableDataset, source: DownloadSource, work: Path, root: Path, report: Report
+    dataset: OfficialDataset, source: DownloadSource, work: Path, root: Path, report: Report
 ) -> Path:
     source.deliver(work, report)
     report("decoding", 0, 2)
-    train, test = dataset.read(work, dataset.spec)
+    train, test = dataset.read(work, dataset.spec, report)
     report("decoding", 1, 2)
     dataset.spec.verify(dataset.spec.name, train, test)
     report("decoding", 2, 2)

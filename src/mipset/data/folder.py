@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mipset.data import pictures
-from mipset.data.dataset import HELD_OUT, Dataset, Labels, Split, held_out_mask, statistics
-from mipset.data.samples import Samples, check_resolution
+from mipset.data.dataset import HELD_OUT, Dataset, Images, Labels, Split, held_out_mask, statistics
+from mipset.data.samples import Samples, check_resolution, pixels_of
 from mipset.errors import DataError, choices
 from mipset.reporting import Report
 
@@ -33,7 +35,7 @@ def read(name: str, path: Path, resolution: int | None, seed: int, report: Repor
         raise DataError(f"{name}: {path} is not a folder. Correct the path.")
     check_resolution(resolution)
     train_folder, test_folder = path / "train", _test_folder(path)
-    if test_folder is None and train_folder.is_dir() and _folders(train_folder):
+    if test_folder is None and train_folder.is_dir() and folders_in(train_folder):
         raise DataError(
             f"{name}: there is {train_folder} but no test split next to it. Add a folder called "
             f"{choices(TEST_FOLDERS)}, or put the class folders directly into {path}."
@@ -44,25 +46,25 @@ def read(name: str, path: Path, resolution: int | None, seed: int, report: Repor
         try:  # before the slow part, since it may raise
             held_out_mask(_labels(parts[0]), tuple(parts[0]), HELD_OUT, seed)
         except DataError as error:
-            raise DataError(" ".join([str(error), *_note(ignored)])) from error
+            raise DataError(" ".join([str(error), *note_about(ignored)])) from error
     else:
         ignored.update(_kind(entry) for entry in _entries(path) if entry not in (train_folder, test_folder))
         parts = [_classes(train_folder, ignored), _classes(test_folder, ignored)]
         _same_classes(name, train_folder, parts[0], test_folder, parts[1])
     class_names = tuple(parts[0])
-    splits, notes = _decode(name, path, parts, resolution, skip_bad, report)
+    splits, notes = decode(name, path, parts, partial(pixels_of, resolution=resolution), skip_bad, report)
     if len(splits) == 1:
         mask = held_out_mask(splits[0].labels, class_names, HELD_OUT, seed)
         splits = [splits[0].at(~mask), splits[0].at(mask)]
     mean, std = statistics(splits[0].images)
-    return Dataset(name, splits[0], splits[1], class_names, mean, std, notes=(*_note(ignored), *notes))
+    return Dataset(name, splits[0], splits[1], class_names, mean, std, notes=(*note_about(ignored), *notes))
 
 
 def _test_folder(path: Path) -> Path | None:
     return next((path / name for name in TEST_FOLDERS if (path / name).is_dir()), None)
 
 
-def _folders(path: Path) -> list[Path]:
+def folders_in(path: Path) -> list[Path]:
     return [entry for entry in _entries(path) if entry.is_dir() and not _is_hidden(entry)]
 
 
@@ -86,22 +88,22 @@ def _kind(entry: Path) -> str:
 
 
 def _classes(path: Path, ignored: Ignored) -> Files:
-    folders = _folders(path)
+    folders = folders_in(path)
     if not folders:
         raise DataError(f"{path} holds no folders. Give every class a sub-folder with its pictures.")
     ignored.update(_kind(entry) for entry in _entries(path) if entry not in folders)
-    files = {folder.name: _pictures(folder, ignored) for folder in folders}
+    files = {folder.name: pictures_below(folder, ignored) for folder in folders}
     empty = [name for name, found in files.items() if not found]
     if empty:
         who = f"Class {empty[0]!r} has" if len(empty) == 1 else f"Classes {', '.join(map(repr, empty))} have"
         raise DataError(
             f"{who} no pictures in {path}. Add some ({', '.join(sorted(pictures.readable_suffixes()))}) or remove "
-            f"the folder.{''.join(' ' + note for note in _note(ignored))}"
+            f"the folder.{''.join(' ' + note for note in note_about(ignored))}"
         )
     return files
 
 
-def _pictures(folder: Path, ignored: Ignored) -> list[Path]:
+def pictures_below(folder: Path, ignored: Ignored) -> list[Path]:
     """All pictures below a folder, in the order of torchvision's ImageFolder: by folder, then by name."""
     suffixes = pictures.readable_suffixes()
     found: list[Path] = []
@@ -127,7 +129,7 @@ def _pictures(folder: Path, ignored: Ignored) -> list[Path]:
     return found
 
 
-def _note(ignored: Ignored) -> tuple[str, ...]:
+def note_about(ignored: Ignored) -> tuple[str, ...]:
     """One sentence about all that was ignored."""
     counts = {kind: count for kind, count in sorted(ignored.items()) if count}
     if not counts:
@@ -153,22 +155,26 @@ def _same_classes(name: str, train_folder: Path, train: Files, test_folder: Path
             )
 
 
-def _decode(
-    name: str, root: Path, parts: list[Files], resolution: int | None, skip_bad: bool, report: Report
+def decode(
+    name: str,
+    root: Path,
+    parts: list[Files],
+    read_picture: Callable[[Path], Images],
+    skip_bad: bool | None,
+    report: Report,
 ) -> tuple[list[Split], tuple[str, ...]]:
-    """Decode every part to a split, and say what was left out."""
+    """Decode every part, of which there are one or two, to a split, and say what was left out.
+
+    All pictures are read into one array. `skip_bad` is None if no picture may be left out.
+    """
     paths = [path for part in parts for found in part.values() for path in found]
     labels = np.concatenate([_labels(part) for part in parts])
     titles = [os.path.relpath(path, root) for path in paths]
-    samples = Samples()
+    samples = Samples(len(paths))
     with pictures.without_bombs():
         for done, (title, path) in enumerate(zip(titles, paths, strict=True), start=1):
-            samples.add(title, path, resolution)
+            samples.add(title, partial(read_picture, path))
             report("reading pictures", done, len(paths))
     notes = samples.check(name, skip_bad)
-    end = len(_labels(parts[0]))
-    splits = []
-    for number in range(len(parts)):
-        rows = [row for row in samples.kept if (row < end) == (number == 0)]
-        splits.append(Split.of(samples.stacked(rows), labels[rows], tuple(titles[row] for row in rows)))
-    return splits, notes
+    divided = samples.divided(len(_labels(parts[0])))[: len(parts)]
+    return [Split.of(images, labels[rows], tuple(titles[row] for row in rows)) for rows, images in divided], notes

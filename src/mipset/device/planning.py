@@ -16,7 +16,8 @@ from mipset.device.arguments import check_positive, checked_count
 from mipset.device.normalising import Images, Labels
 from mipset.device.source import Source
 from mipset.errors import BudgetError, SettingError
-from mipset.file.description import Accuracy
+from mipset.file.description import Accuracy, Description
+from mipset.file.header import file_bytes
 from mipset.settings.protocol import BATCH, training_epochs
 from mipset.units import byte_count, spread
 
@@ -82,7 +83,7 @@ def plan(
     epochs, batch = None if epochs is None else checked_count("epochs", epochs), checked_count("batch", batch)
     if seconds is not None and throughput is None:
         raise SettingError("`seconds` needs `throughput`, in images per second. device.probe() measures it.")
-    planner = _Planner(source, epochs, batch, throughput)
+    planner = _Planner(source.about, epochs, batch, throughput)
     if seconds is not None and planner.epochs(1) is None:
         raise SettingError(f"{source.name} does not tell for how many epochs to train. Give `epochs`.")
     sizes = range(1, source.about.ipc + 1)
@@ -95,6 +96,12 @@ def plan(
         if seconds is None or needed_seconds is None or needed_seconds <= seconds:  # not monotonic in the size
             return planner.plan(size)
     raise BudgetError(_why_nothing_fits(planner.plan(1), bytes, memory, seconds))
+
+
+def plans(about: Description, batch: int = BATCH) -> list[Plan]:
+    """What every size of a set takes, from its description."""
+    planner = _Planner(about, None, batch, None)
+    return [planner.plan(size) for size in range(1, about.ipc + 1)]
 
 
 def probe(
@@ -151,8 +158,8 @@ def training_time_of_old_file(protocol: str) -> TrainingTime | None:
 class _Planner:
     """What each size takes, and its expected accuracy."""
 
-    def __init__(self, source: Source, epochs: int | None, batch: int, throughput: float | None) -> None:
-        self._source, self._about = source, source.about
+    def __init__(self, about: Description, epochs: int | None, batch: int, throughput: float | None) -> None:
+        self._about = about
         self._epochs, self._batch, self._throughput = epochs, batch, throughput
         self._curve = _longest_curve(self._about.accuracy)
         self._training_time = training_time(self._curve)
@@ -161,7 +168,7 @@ class _Planner:
         return size * self._about.shape[1] * self._about.factor**2
 
     def file_bytes(self, size: int) -> int:
-        return self._source.file_bytes(size)
+        return file_bytes(self._about.prefix(size))
 
     def memory(self, size: int) -> int:
         pixels = (size + 1) * self._about.rank_bytes + self._about.rank_bytes // 8

@@ -19,6 +19,7 @@ from torch import Tensor
 from mipset.condensing.synthetic import Formation, formation
 from mipset.data import Dataset
 from mipset.file.artifact import Artifact
+from mipset.file.audit_file import AuditFile, Neighbour
 from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, permutation
 from mipset.reporting import Report, silent
@@ -29,25 +30,15 @@ STAGE = "comparing with real images"
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """One training image of the file, and the real training image that is nearest to it."""
-
-    rank: int  # from 1, like sizes
-    label: int
-    tile: int  # from 1, within the stored image
-    row: int  # of the real image among the training images
-    real_label: int
-    distance: float
-    share: float  # of the sampled real images: those that are nearer than `distance` to another real image
-    file: str = ""  # of the real image, if the data are a folder: its path there
-
-
-@dataclass(frozen=True)
 class Audit:
     """The nearest real image of every training image in a file, and the usual distance between real images."""
 
     neighbours: list[Neighbour]  # the nearest first
     usual: float  # median distance of a real image from the nearest other one, at the resolution of the first tile
+
+    def as_file(self, artifact: Artifact, data: Dataset) -> AuditFile:
+        """What is kept beside the file of the set."""
+        return AuditFile(artifact.images_sha256, data.sha256, self.usual, data.class_names, self.neighbours)
 
     @property
     def suspicious(self) -> list[Neighbour]:

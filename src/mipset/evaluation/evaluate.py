@@ -18,6 +18,7 @@ from functools import cached_property
 
 import torch
 
+from mipset.condensing.costs import BASELINE, learning_memory
 from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
@@ -85,6 +86,10 @@ class Evaluation:
         """The FLOPs of one score of every size: the engine, and with it a score, does not depend on the sizes asked."""
         return sum(self.flops(size) for size in range(1, self.artifact.ipc + 1))
 
+    def max_memory(self, workers: int = 1) -> int:
+        """An estimate of the most resident bytes of all processes, on a CPU."""
+        return evaluation_memory(self.data, self.network, self.protocol, workers)
+
     @cached_property
     def _engine(self) -> Engine:
         return self.engine or default_engine(torch.device(self.device), self.all_flops)
@@ -138,6 +143,13 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
     images = size * data.classes * factor**2
     per_image = learning_flops(architecture, data.shape, data.classes)
     return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
+
+
+def evaluation_memory(data: Dataset, architecture: Architecture, protocol: Protocol, workers: int = 1) -> int:
+    """The resident bytes of all processes that evaluate. With several workers, one more process waits for them."""
+    images = data.train.images.nbytes + data.test.images.nbytes
+    learning = learning_memory(architecture, data.shape, data.classes, protocol.batch)
+    return images + workers * learning + (images * workers + BASELINE if workers > 1 else 0)
 
 
 def decoded(artifact: Artifact, device: torch.device) -> Images:

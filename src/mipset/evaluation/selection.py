@@ -100,7 +100,8 @@ def selection_passes(name: str, r: Recipe, data: Dataset) -> Passes:
     if name not in _BY_FEATURES:
         return Passes()
     looks = sum(-(-int((data.train.labels == c).sum()) // TEST_BATCH) for c in range(data.classes))
-    steps = r.outer * r.inner * r.train_steps if r.learner == "trained" else r.training_steps
+    trained_once = r.learner == "experts"
+    steps = r.training_steps(data.classes) if trained_once else r.outer * r.inner * r.train_steps(data.classes)
     return Passes(1, 1) * steps + Passes(looks)
 
 

@@ -5,6 +5,8 @@
     run-per-rank  Baseline B: condensations of one image per class from different real images, side by side
     random, ...   no condensation: real images in an order whose prefixes are the subsets
     yoco          one condensation with its images in another order
+    svd-truncate  one condensation, and for each size its largest components
+    recondense    one condensation, and for each size another one, whose real images are those of the first
 
 All condensations run the same loop; no method has a loop of its own.
 """
@@ -21,6 +23,7 @@ import torch
 from mipset.condensing.passes import Passes
 from mipset.data import Dataset
 from mipset.evaluation.selection import reorder, reordering_passes, select, selection_passes
+from mipset.experiments.slimming import component_bytes, truncated
 from mipset.file.artifact import Artifact
 from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
@@ -33,10 +36,14 @@ YOCO_PROTOCOL = PROTOCOLS["paper"]
 
 @dataclass(frozen=True)
 class Condensation:
-    """One run of the condensation loop. It starts from the real images at `first_rank`."""
+    """One run of the condensation loop. It starts from the real images at `first_rank`.
+
+    If it is `of` another one, the images of that one stand for the real ones, and it starts from the first of them.
+    """
 
     recipe: Recipe
     first_rank: int = 0
+    of: Condensation | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,15 @@ class SetBuilder(ABC):
         self, recipe: Recipe, sizes: Sequence[int], condensed: Sequence[Artifact], context: BuildContext
     ) -> dict[int, Artifact]:
         """For each size a set that has it as a prefix; `condensed` has the results of the condensations, in order."""
+
+    def length(self, recipe: Recipe, size: int) -> int:
+        """How many stored images of each class of its set a size is trained on."""
+        return size
+
+    def storage(self, recipe: Recipe, sizes: Sequence[int], stored: Sequence[Artifact]) -> tuple[int, int]:
+        """How many images it keeps in these files, and how many bytes they take."""
+        images = sum(artifact.ipc * len(artifact.class_names) for artifact in stored)
+        return images, sum(artifact.images.nbytes for artifact in stored)
 
     def passes(self, recipe: Recipe, data: Dataset) -> Passes:
         """Passes through networks that it spends in `build`."""
@@ -153,6 +169,39 @@ class ReorderedRun(OneRun):
         return reordering_passes(recipe.ipc * recipe.factor**2 * data.classes, YOCO_PROTOCOL)
 
 
+class TruncatedRun(OneRun):
+    """One condensation. A size has all of its images, made of as many components: nothing is learned for it.
+
+    All sizes come from the components of the largest one, which are counted as stored, with their coefficients.
+    """
+
+    def build(
+        self, recipe: Recipe, sizes: Sequence[int], condensed: Sequence[Artifact], context: BuildContext
+    ) -> dict[int, Artifact]:
+        return {size: truncated(condensed[0], size) for size in sizes}
+
+    def length(self, recipe: Recipe, size: int) -> int:
+        return recipe.ipc
+
+    def storage(self, recipe: Recipe, sizes: Sequence[int], stored: Sequence[Artifact]) -> tuple[int, int]:
+        images = len(stored[0].class_names) * (max(sizes) + 1)  # the components and the mean
+        return images, component_bytes(stored[0].images.shape, max(sizes))
+
+
+class Recondensed(SetBuilder):
+    """One condensation of the whole set, and from its images alone one more for each smaller size."""
+
+    def condensations(self, recipe: Recipe, sizes: Sequence[int]) -> list[Condensation]:
+        first = Condensation(recipe)
+        return [first, *(Condensation(recipe.replace(ipc=size), of=first) for size in sizes if size < recipe.ipc)]
+
+    def build(
+        self, recipe: Recipe, sizes: Sequence[int], condensed: Sequence[Artifact], context: BuildContext
+    ) -> dict[int, Artifact]:
+        by_size = {artifact.ipc: artifact for artifact in condensed}
+        return {size: by_size[size] for size in sizes}
+
+
 BUILDERS: dict[str, SetBuilder] = {  # by the keys in mipset.settings.methods
     "one-run": OneRun(),
     "run-per-size": RunPerSize(),
@@ -161,4 +210,6 @@ BUILDERS: dict[str, SetBuilder] = {  # by the keys in mipset.settings.methods
     "herding": SelectedImages("herding"),
     "k-center": SelectedImages("k-center"),
     "yoco": ReorderedRun(),
+    "svd-truncate": TruncatedRun(),
+    "recondense": Recondensed(),
 }

@@ -161,8 +161,9 @@ class Grid:
 
     def run_key(self, run: Condensation) -> str:
         """Hash of everything that a condensation depends on."""
-        recipe = asdict(run.recipe)
-        return _hash({"recipe": recipe, "rank": run.first_rank, "data": self.data.identity, "version": __version__})
+        source = {} if run.of is None else {"of": self.run_key(run.of)}
+        own = {"recipe": asdict(run.recipe), "rank": run.first_rank, **source}
+        return _hash({**own, "data": self.data.identity, "version": __version__})
 
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""

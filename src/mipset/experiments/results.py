@@ -5,7 +5,6 @@ Several processes may read and add to one file. A cell is one method with one se
 
 from __future__ import annotations
 
-import errno
 import os
 import statistics
 import sys
@@ -16,6 +15,9 @@ from typing import Any
 
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
+from mipset.io.files import append_whole
+
+LOG = "log.jsonl"  # the log of a condensation, in its folder
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,8 @@ def add_result(path: Path, result: Result) -> None:
         length = os.fstat(handle).st_size
         if length and os.pread(handle, 1, length - 1) != b"\n":  # an editor can remove the last end of line
             line = b"\n" + line
-        written = 0
-        try:
-            written = os.write(handle, line)
-            os.fsync(handle)
-        finally:
-            if written < len(line):
-                os.ftruncate(handle, length)
-        if written < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        append_whole(handle, line, path)
+        os.fsync(handle)
     finally:
         os.close(handle)
 

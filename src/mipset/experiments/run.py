@@ -7,14 +7,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Identity, find, remove
+from mipset.condensing.checks import fitted_to_data
 from mipset.condensing.costs import passes
 from mipset.condensing.packing import pack
+from mipset.condensing.run_logging import LogFile, logged
+from mipset.data import Dataset
 from mipset.errors import ArtifactError, DivergedError, SettingError
 from mipset.evaluation.evaluate import Evaluation, scores
 from mipset.experiments.builders import BuildContext, Condensation
@@ -22,11 +26,13 @@ from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import Cell, EvaluationTarget
 from mipset.experiments.report import write_tables
 from mipset.experiments.results import Result
+from mipset.experiments.slimming import as_dataset
 from mipset.experiments.store import BuiltSets
 from mipset.experiments.workload import Workload
 from mipset.file.provenance import Provenance
 from mipset.nn.engines import Engine
 from mipset.reporting import Report, silent
+from mipset.settings.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,16 @@ class FlopProgress:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What a condensation is made from."""
+
+    recipe: Recipe
+    data: Dataset
+    first: torch.Tensor | None = None  # the first pixels, if they are not those of the recipe
+    origin: Provenance = field(default_factory=Provenance)
+
+
+@dataclass(frozen=True)
 class Runner:
     """Runs single cells."""
 
@@ -120,46 +136,63 @@ class Runner:
         folder.path.mkdir(parents=True, exist_ok=True)
         count = len(cell.condensations)
         stage = f"{cell} ({cell.condensations.index(run) + 1} of {count})" if count > 1 else str(cell)
+        source = self._source(run)
         origin: Provenance = {
             **self.comparison.origin,
             "rank": run.first_rank or None,
             "engine": str(self.machine.engine),
+            **source.origin,
         }
         workload = Workload(self.comparison)
         expert_flops = workload.expert_flops(run)
         flops = workload.run_flops(run) - expert_flops
         with self.progress.rest_skipped(expert_flops, stage) as report:  # experts may be in the cache folder
-            checkpointed = self._resumed(run, cell, report)
+            checkpointed = self._resumed(run, source, cell, report)
         share = checkpointed.share
         self.progress.skip(share * flops, stage)
-        for step in checkpointed.steps():
+        pack_step = partial(pack, r=source.recipe, data=source.data, origin=origin)
+        log = LogFile(folder.log, pack_step, checkpointed.place.t, force=True)
+        for step in logged(checkpointed.steps(), log, lambda: checkpointed.spent):
             if step.outer_done and step.t in cell.outers:
-                artifact = pack(step, run.recipe, self.comparison.grid.data, origin)
-                about = {"recipe": asdict(run.recipe), "rank": run.first_rank}
+                artifact = pack_step(step)
+                about = {"recipe": asdict(source.recipe), "rank": run.first_rank}
                 folder.write(step.t, artifact, checkpointed.seconds, about)
             self.progress.add((step.share - share) * flops, f"{stage}: outer {step.t}/{run.recipe.outer}")
             share = step.share
         remove(folder.checkpoint)
 
-    def _resumed(self, run: Condensation, cell: Cell, report: Report) -> CheckpointedRun:
+    def _source(self, run: Condensation) -> Source:
+        """The real images of a condensation, or the condensed ones that stand for them, and its first pixels."""
+        data = self.comparison.grid.data
+        if run.of is None:
+            return Source(run.recipe, data)
+        artifact, _ = self.comparison.run_folder(run.of).read(run.of.recipe.outer)
+        images = as_dataset(artifact, data)
+        first = torch.from_numpy(artifact.images[: run.recipe.ipc].copy())
+        recipe = fitted_to_data(run.recipe, images, ("init",))
+        return Source(recipe, images, first, {"recondensed_from": artifact.ipc})
+
+    def _resumed(self, run: Condensation, source: Source, cell: Cell, report: Report) -> CheckpointedRun:
         """The condensation, resumed from its checkpoint if that can be used. Experts are trained if there are any."""
         folder = self.comparison.run_folder(run)
-        checkpointed = self._started(run, report)
+        checkpointed = self._started(run, source, report)
         try:
             found = find(folder.checkpoint)
             if found is not None:
                 checkpointed.resume(found)
         except (ArtifactError, SettingError):  # the checkpoints are damaged, or another engine wrote them
-            return self._started(run, report)
+            return self._started(run, source, report)
         if folder.holds(outer for outer in cell.outers if outer <= checkpointed.place.t):
             return checkpointed
-        return self._started(run, report)
+        return self._started(run, source, report)
 
-    def _started(self, run: Condensation, report: Report) -> CheckpointedRun:
-        data, engine = self.comparison.grid.data, self.machine.engine
-        parts = assemble(run.recipe, data, self.machine.device, engine=engine, first_rank=run.first_rank, report=report)
+    def _started(self, run: Condensation, source: Source, report: Report) -> CheckpointedRun:
+        recipe, data, engine = source.recipe, source.data, self.machine.engine
+        parts = assemble(
+            recipe, data, self.machine.device, source.first, engine, first_rank=run.first_rank, report=report
+        )
         path = self.comparison.run_folder(run).checkpoint
-        return CheckpointedRun(path, parts, Identity(run.recipe, data.identity, str(engine)))
+        return CheckpointedRun(path, parts, Identity(recipe, data.identity, str(engine)))
 
     def _build_sets(self, cell: Cell, outer: int) -> BuiltSets:
         """Build the sets of a cell after an outer iteration from files, and store them in files."""
@@ -185,9 +218,9 @@ class Runner:
             for artifact, run in zip(condensed, cell.condensations, strict=True)
         }
         name = grid.sets_name(cell, outer)
-        for artifact in built.values():
-            if id(artifact) not in files:
-                files[id(artifact)] = store.write_set(name, artifact)
+        own = {id(artifact): size for size, artifact in built.items() if id(artifact) not in files}
+        for number, size in own.items():
+            files[number] = store.write_set(name if len(own) == 1 else f"{name}-{size}", built[size])
         sets = BuiltSets({size: files[id(artifact)] for size, artifact in built.items()}, seconds, spent)
         store.write_sets_note(name, sets)
         report(stage, 1, 1)
@@ -198,6 +231,7 @@ class Runner:
         grid = self.comparison.grid
         plan = grid.plan
         tasks, task_targets = [], []
+        sizes_by_length = []  # of each task; the length is how many images of each class a size is trained on
         for target in targets:
             for artifact, sizes in sets[target.outer].by_file():
                 evaluation = Evaluation(
@@ -209,24 +243,27 @@ class Runner:
                     str(self.machine.device),
                     self.machine.engine,
                 )
-                tasks.append((evaluation, sizes))
+                lengths = {cell.builder.length(cell.recipe, size): size for size in sizes}
+                tasks.append((evaluation, list(lengths)))
                 task_targets.append(target)
+                sizes_by_length.append(lengths)
         accuracies: dict[EvaluationTarget, dict[int, dict[int, float]]] = {target: {} for target in targets}
         for index, score in scores(tasks, plan.networks, self.machine.workers):
-            target = task_targets[index]
-            accuracies[target].setdefault(score.size, {})[score.network] = score.accuracy
+            target, size = task_targets[index], sizes_by_length[index][score.size]
+            accuracies[target].setdefault(size, {})[score.network] = score.accuracy
             if sum(map(len, accuracies[target].values())) == len(plan.sizes) * plan.networks:
                 result = self._result(cell, target, sets[target.outer], accuracies[target])
                 self.comparison.store.add_result(result)
                 write_tables(self.comparison)
             flops = tasks[index][0].flops(score.size)
-            self.progress.add(flops, f"{cell}: size {score.size} {score.accuracy:.1f} %")
+            self.progress.add(flops, f"{cell}: size {size} {score.accuracy:.1f} %")
 
     def _result(
         self, cell: Cell, target: EvaluationTarget, sets: BuiltSets, accuracies: dict[int, dict[int, float]]
     ) -> Result:
         grid, store = self.comparison.grid, self.comparison.store
         stored = [artifact for artifact, _ in sets.by_file()]
+        images, stored_bytes = cell.builder.storage(cell.recipe, grid.plan.sizes, stored)
         return Result(
             cell=grid.result_key(cell, target),
             table=grid.table_key,
@@ -240,8 +277,8 @@ class Runner:
                 size: [accuracies[size][network] for network in sorted(accuracies[size])] for size in sorted(accuracies)
             },
             condensations=len(cell.condensations),
-            images=sum(artifact.ipc * len(artifact.class_names) for artifact in stored),
-            bytes=sum(artifact.images.nbytes for artifact in stored),
+            images=images,
+            bytes=stored_bytes,
             seconds=round(sets.seconds, 3),
             forward=sets.passes.forward,
             backward=sets.passes.backward,

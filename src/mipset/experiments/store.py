@@ -1,6 +1,6 @@
 """The folder of a comparison.
 
-    runs/KEY/      one condensation: its sets after chosen outer iterations and at the end, with notes, and a checkpoint
+    runs/KEY/      one condensation: sets after chosen outer iterations and at the end, with notes; log; checkpoint
     sets/          sets that were built from several condensations, selected or reordered, with notes
     results.jsonl  one line for each result
     results.md, results.csv, results.svg, during.svg   what `mipset.experiments.report` writes
@@ -19,7 +19,7 @@ from typing import Any
 from mipset.condensing.passes import Passes
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
-from mipset.experiments.results import Result, add_result, read_results
+from mipset.experiments.results import LOG, Result, add_result, read_results
 from mipset.file.artifact import Artifact, read
 from mipset.io.files import write_whole
 
@@ -33,6 +33,10 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
+
+    @property
+    def log(self) -> Path:
+        return self.path / LOG
 
     def set_file(self, outer: int) -> Path:
         """The set after an outer iteration."""

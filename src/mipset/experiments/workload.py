@@ -8,10 +8,10 @@ from functools import cache
 
 import torch
 
-from mipset.condensing.assembly import EXPERT_SETTINGS
+from mipset.condensing.assembly import settings_of_experts
 from mipset.condensing.costs import Cost, cost, measuring_passes, timed
 from mipset.condensing.passes import Passes
-from mipset.evaluation.evaluate import evaluation_flops
+from mipset.evaluation.evaluate import evaluation_flops, evaluation_memory
 from mipset.experiments.builders import Condensation
 from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import Cell, EvaluationTarget
@@ -45,9 +45,9 @@ class Workload:
 
     def expert_flops(self, run: Condensation) -> float:
         """FLOPs of training the experts of a condensation, if it has any; they are a part of `run_flops`."""
-        if run.recipe.learner != "experts":
+        if not settings_of_experts(run.recipe):
             return 0.0
-        return run.recipe.training_steps * self._cost(run.recipe).step_flops
+        return run.recipe.training_steps(self.comparison.grid.data.classes) * self._cost(run.recipe).step_flops
 
     def build_flops(self, cell: Cell) -> float:
         """FLOPs of building the sets of a cell from its condensations, once."""
@@ -66,7 +66,10 @@ class Workload:
     def _evaluation_flops(self, cell: Cell, targets: Sequence[EvaluationTarget]) -> float:
         grid = self.comparison.grid
         return grid.plan.networks * sum(
-            evaluation_flops(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor, size)
+            evaluation_flops(
+                *(grid.data, target.architecture, grid.plan.protocol, cell.recipe.factor),
+                cell.builder.length(cell.recipe, size),
+            )
             for target in targets
             for size in grid.plan.sizes
         )
@@ -76,35 +79,46 @@ class Workload:
         return _cached_cost(recipe.replace(seed=0), data.shape, data.classes, len(data.train), len(data.test))
 
     def time_estimate(self, device: torch.device, engine: Engine) -> Callable[[Sequence[Cell]], float]:
-        """A function that estimates the seconds that some cells will take. Timing takes about a second, once."""
+        """A function that estimates the seconds that some cells will take.
+
+        Timing takes about a second, once for each objective: the FLOPs of different ones take different times.
+        """
         grid = self.comparison.grid
-        recipes = [run.recipe for cell in grid.cells for run in cell.condensations]
-        reference = max(recipes, key=lambda recipe: recipe.ipc, default=grid.cells[0].recipe)
-        reference_cost = self._cost(reference)
-        match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
-        per_match_flop = match_seconds / reference_cost.match_flops
-        per_step_flop = step_seconds / reference_cost.step_flops
+        recipes = [run.recipe for cell in grid.cells for run in cell.condensations] or [grid.cells[0].recipe]
+        per_match_flop: dict[str, float] = {}
+        for reference in sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True):
+            if reference.objective not in per_match_flop:
+                match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
+                per_match_flop[reference.objective] = match_seconds / self._cost(reference).compared_flops
+                per_step_flop = step_seconds / self._cost(reference).step_flops
 
         def seconds(cells: Sequence[Cell]) -> float:
             total = 0.0
             trained = set()  # experts that several condensations share
             for run in self.comparison.missing_runs(cells):
                 cost = self._cost(run.recipe)
-                total += cost.seconds(cost.match_flops * per_match_flop, cost.step_flops * per_step_flop)
+                total += cost.seconds(
+                    cost.compared_flops * per_match_flop[run.recipe.objective], cost.step_flops * per_step_flop
+                )
                 total += (self.run_flops(run) - cost.run_flops) * per_step_flop
-                experts = (run.recipe.experts, *(getattr(run.recipe, name) for name in EXPERT_SETTINGS))
+                experts = (run.of, run.recipe.experts, *settings_of_experts(run.recipe).items())
                 total -= self.expert_flops(run) * per_step_flop * (experts in trained)
                 trained.add(experts)
             return total + sum(map(self._other_flops, cells)) * per_step_flop
 
         return seconds
 
-    @property
-    def max_memory(self) -> int:
-        """Estimate of the bytes that the largest condensation needs."""
-        cells = self.comparison.grid.cells
-        recipes = [cell.recipe for cell in cells] + [run.recipe for cell in cells for run in cell.condensations]
-        return max(self._cost(recipe).max_memory for recipe in recipes)
+    def max_memory(self, workers: int = 1) -> int:
+        """Estimate of the bytes that the largest condensation needs, or the evaluation in so many processes."""
+        grid = self.comparison.grid
+        recipes = [
+            recipe for cell in grid.cells for recipe in (cell.recipe, *(run.recipe for run in cell.condensations))
+        ]
+        architectures = {target.architecture for cell in grid.cells for target in cell.targets}
+        return max(
+            *(self._cost(recipe).max_memory for recipe in recipes),
+            *(evaluation_memory(grid.data, each, grid.plan.protocol, workers) for each in architectures),
+        )
 
 
 @cache

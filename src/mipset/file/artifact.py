@@ -60,6 +60,11 @@ class Artifact:
         return [hashlib.sha256(np.ascontiguousarray(rank).tobytes()).hexdigest() for rank in self.images]
 
     @property
+    def images_sha256(self) -> str:
+        """A digest of all images."""
+        return hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()
+
+    @property
     def description(self) -> Description:
         """The description that the file of this set has."""
         return Description(shape=self.images.shape, sha256=tuple(self.rank_sha256), **shared_fields(self))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -55,6 +56,18 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], previous: Path 
                 path.replace(previous)
         part.replace(path)
     _sync_folder(path.absolute().parent)
+
+
+def append_whole(handle: int, content: bytes, path: Path) -> None:
+    """Add bytes to the end of an open file, all of them or none. `path` is for the error."""
+    length, written = os.fstat(handle).st_size, 0
+    try:
+        written = os.write(handle, content)
+    finally:
+        if written < len(content):
+            os.ftruncate(handle, length)
+    if written < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def write_folder(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
@@ -200,12 +213,17 @@ def check_writable(path: Path, argument: str = "out") -> None:
 
 def check_space(path: Path, needed: int, argument: str = "out") -> None:
     """Raise an error if the disk of `path` has less than `needed` bytes left."""
-    try:
-        free = shutil.disk_usage(path.absolute().parent).free
-    except OSError:  # some file systems do not say
-        return
-    if free < needed:
+    free = free_bytes(path.absolute().parent)
+    if free is not None and free < needed:
         raise ArtifactError(
             f"The disk of {path} has {byte_count(free)} left, but writing it needs {byte_count(needed)}, with its "
             f"checkpoints. Free some space, or choose another `{argument}`."
         )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """The bytes that are left on the disk of a folder; None if its file system does not say."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -285,6 +285,9 @@ def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator, probabili
     return Mixed(mixed, labels, labels[other], share)
 
 
-def augmentation(names: str) -> Augmentation:
-    """`color_crop_cutout` as an augmentation of the IDC kind; `none` is one that does nothing."""
-    return IDC(tuple(Operation(name) for name in augmentation_names(names)))
+COMPOSITIONS: Mapping[str, type[Augmentation]] = {"idc": IDC, "dsa": DSA}
+
+
+def augmentation(names: str, composition: str = "idc") -> Augmentation:
+    """`color_crop_cutout` as an augmentation of this composition; `none` is one that does nothing."""
+    return COMPOSITIONS[composition](tuple(Operation(name) for name in augmentation_names(names)))

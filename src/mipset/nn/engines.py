@@ -33,6 +33,11 @@ class Engine:
     def __str__(self) -> str:
         return "plain torch"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        """The same engine with second derivatives by all weights, as they are needed to train through training."""
+        return self
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         """The output of `layer` for images [B, ch, h, w]."""
         images, stride = _without_unsafe_stride(images, layer)
@@ -80,6 +85,10 @@ class Native(Engine):
     def __str__(self) -> str:
         return "compiled kernels"
 
+    @property
+    def for_weights_too(self) -> Engine:
+        return NativeConvolutions(self)
+
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
         if not _small_filters(images, layer):
             return super().convolve(images, layer)
@@ -96,6 +105,16 @@ class Native(Engine):
         if isinstance(layer, nn.Linear) or not _small_filters(inputs, layer):
             return super().weight_gradients(inputs, slopes, layer, ends)
         return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
+
+
+class NativeConvolutions(Engine):
+    """C++ kernels for convolutions, torch for the rest: the kernels of norms have no second derivatives by weights."""
+
+    def __init__(self, kernels: Native) -> None:
+        self._native = kernels
+
+    def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
+        return self._native.convolve(images, layer)
 
 
 def native() -> Native:

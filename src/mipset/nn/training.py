@@ -158,6 +158,12 @@ TEST_BATCH = 500
 TEST_PIXELS = TEST_BATCH * 32 * 32  # larger images are tested in smaller batches, or memory might not suffice
 
 
+def at_once(resolution: Sequence[int], most: int = TEST_BATCH) -> int:
+    """How many images of this height and width are tested at once."""
+    height, width = resolution
+    return max(1, min(most, TEST_PIXELS // (height * width)))
+
+
 def accuracy(theta: Network, images: Images, batch: int = TEST_BATCH) -> float:
     """The share of images that θ classifies correctly, in percent."""
     right = int((class_scores(theta, images, batch).argmax(dim=1) == images.labels).sum())
@@ -178,8 +184,7 @@ def last_features(theta: Network, images: Images, batch: int = TEST_BATCH) -> Te
 def _evaluated(theta: Network, function: Callable[[Tensor], Tensor], images: Images, batch: int) -> Tensor:
     """A function of all images, batch by batch: no augmentation, no gradients."""
     theta.eval()
-    height, width = images.resolution
-    batch = max(1, min(batch, TEST_PIXELS // (height * width)))
+    batch = at_once(images.resolution, batch)
     results = [function(images.batch(slice(start, start + batch))[0]) for start in range(0, len(images), batch)]
     theta.train()
     return torch.cat(results)

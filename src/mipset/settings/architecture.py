@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mipset.errors import ArtifactError, SettingError, choices
+from mipset.settings.choices import MOST_COUNT, MOST_DEPTH
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Architecture:
     width: int = 128
     depth: int = 3
 
+    def __post_init__(self) -> None:
+        for name, value, most in (("width", self.width, MOST_COUNT), ("depth", self.depth, MOST_DEPTH)):
+            if not 1 <= value <= most:
+                raise SettingError(f"`{name}` is {value}: it must be at least 1 and at most {most:g}.")
+
     def __str__(self) -> str:
         return f"{self.name}-{self.depth}, width {self.width}"
 
@@ -55,12 +61,15 @@ class Architecture:
         if "network" not in recipe:
             return cls()
         name, width, depth = (recipe.get(key) for key in ("network", "width", "depth"))
-        if not (isinstance(name, str) and isinstance(width, int) and isinstance(depth, int) and width > 0 < depth):
-            raise ArtifactError(
-                f"The recipe in the file has a network that cannot be built: {name}, width {width}, depth {depth}. "
-                f"Choose one with `network`: {choices(NETWORKS)}."
-            )
-        return cls(name, width, depth)
+        try:
+            if isinstance(name, str) and isinstance(width, int) and isinstance(depth, int):
+                return cls(name, width, depth)
+        except SettingError:
+            pass
+        raise ArtifactError(
+            f"The recipe in the file has a network that cannot be built: {name}, width {width}, depth {depth}. "
+            f"Choose one with `network`: {choices(NETWORKS)}."
+        )
 
 
 def check_network(name: str) -> None:

@@ -33,15 +33,36 @@ OBJECTIVES: Mapping[str, str] = {
     "characteristic": "distance between characteristic functions of the features",
     "layered": "as characteristic, for the features of the last two blocks of the network",
     "confidence": "cross-entropy of a trained network on the synthetic images; only beside another objective",
+    "trajectory": "distance between the weights of a network that is trained on the synthetic images and those of an "
+    "expert; only alone, with learner trajectories",
+}
+MATCHED_LAYERS: Mapping[str, str] = {
+    "convolutions": "the weights of the convolutions (IDC)",
+    "all": "the weights of the convolutions and of the classifier (DC)",
+}
+SAMPLERS: Mapping[str, str] = {
+    "shuffled-epochs": "all images of a class in shuffled order, then in another one (IDC)",
+    "uniform": "drawn anew from the whole class each time (DC, DSA, DM)",
+    "k-means": "those nearest to the centroids of k-means on the features of the network (DREAM)",
 }
 LEARNERS: Mapping[str, str] = {
     "trained": "trained on real images between the inner iterations",
     "experts": "between the first and last weights of networks that are trained once, before the condensation",
     "untrained": "new random weights in every inner iteration",
+    "trajectories": "snapshots, on disk, of networks that are trained once, before the condensation",
+    "trained-on-synthetic": "trained on the synthetic images between the inner iterations",
 }
 OPTIMISERS: Mapping[str, str] = {
     "sgd": "gradient descent with momentum",
     "adam": "Adam, with a rate that decays to zero",
+}
+STEP_AFTER: Mapping[str, str] = {
+    "each-class": "one step after every class, so that momentum moves the other classes too (IDC, DREAM)",
+    "all-classes": "one step after all classes (DC, DSA, DM)",
+}
+PIXEL_SPACES: Mapping[str, str] = {
+    "unit": "of pixels from 0 to 1, scaled with the images per class and their resolution (IDC, DREAM)",
+    "normalised": "of normalised pixels, not scaled (DC, DSA, DM)",
 }
 DISTANCES: Mapping[str, str] = {
     "squared": "sum of squared differences",
@@ -53,7 +74,10 @@ INITIALISATIONS: Mapping[str, str] = {
     "noise": "uniform noise",
     "herding": "tiles of real images whose mean features are near the mean of the class",
     "k-means": "tiles of the real images nearest to the centroids of k-means",
+    "random": "tiles of random real images",
+    "normal-noise": "normal noise: normalised pixels of mean 0 and deviation 1, clamped to the range of a pixel",
 }
+FROM_NOISE = ("noise", "normal-noise")  # the initialisations that need no real images
 STEPS: Mapping[str, str] = {
     "balanced": "scale the steps so that every image moves as far as in baseline-c",
     "plain": "use the gradients without scaling",
@@ -71,7 +95,12 @@ AUGMENTATIONS: Mapping[str, str] = {
     "rotate": "rotate by some degrees",
 }
 NO_AUGMENTATION = "none"
+COMPOSITIONS: Mapping[str, str] = {
+    "idc": "flip and color, then one of crop, scale and rotate, then cutout: each if it is listed",
+    "dsa": "one of the listed operations, drawn for each batch",
+}
 MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
+MOST_STUDENT_RATE = 10.0  # of a student, whose usual rate is about 0.01
 MOST_AMOUNT = 1_000_000_000  # of iterations, steps, or images to learn from: more never ends
 MOST_DEPTH = 1000  # of layers; the images set the real limit
 MOST_RATE = 1000  # of learning and of weight decay: with more, everything diverges in the first steps
@@ -80,16 +109,29 @@ MOST = 1e30  # larger numbers overflow float32 during a run
 # Settings that are read only if others have one of some values. All the rest is always read.
 _MDC = {"policy": ("mdc", "mdc-per-class")}
 _TRAINED, _EXPERTS = {"learner": ("trained",)}, {"learner": ("experts",)}
-_LEARNING = {"learner": ("trained", "experts")}
+_SYNTHETIC = {"learner": ("trained-on-synthetic",)}
+_TRAJECTORIES, _STUDENTS = {"learner": ("trajectories",)}, {"objective": ("trajectory",)}
+_LEARNING = {"learner": ("trained", "experts", "trajectories", "trained-on-synthetic")}
+_BETWEEN = {"learner": ("trained", "trained-on-synthetic")}  # networks learn between inner iterations
+_CLUSTERED = {"sampler": ("k-means",)}
+_SGD = {"pixel_optimiser": ("sgd",)}
 READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), _MDC),
     "subset_weight": {"policy": ("mdc", "mdc-per-class", "every-prefix")},
     "prefix_weights": {"policy": ("every-prefix",)},
     "steps": {"policy": ("every-prefix",), "pixel_optimiser": ("sgd",)},
-    **dict.fromkeys(("experts", "expert_steps"), _EXPERTS),
-    **dict.fromkeys(("train_images", "pool", "life"), _TRAINED),
+    "experts": {"learner": ("experts", "trajectories")},
+    "expert_steps": _EXPERTS,
+    **dict.fromkeys(("snapshot_steps", "expert_starts", "expert_ahead"), _TRAJECTORIES),
+    **dict.fromkeys(("student_steps", "student_batch", "student_sizes"), _STUDENTS),
+    **dict.fromkeys(("student_lr", "student_lr_lr", "student_lr_momentum"), _STUDENTS),
+    "train_images": _TRAINED,
+    "train_epochs": _SYNTHETIC,
+    **dict.fromkeys(("pool", "life"), _BETWEEN),
     **dict.fromkeys(("train_batch", "train_augment", "train_precision", "cutmix"), _LEARNING),
     **dict.fromkeys(("network_lr", "network_momentum", "network_decay"), _LEARNING),
+    **dict.fromkeys(("step_after", "pixel_space"), _SGD),
+    **dict.fromkeys(("cluster_every", "cluster_images", "cluster_steps"), _CLUSTERED),
 }
 
 
@@ -129,10 +171,15 @@ def parse_objective(text: str) -> list[tuple[float, str, int]]:
             f"number from 1 on (1 for the first term), and each term may be named once. Write a sum such as "
             f"feature+10*confidence/2."
         )
+    if "trajectory" in [name for _, name, _ in terms] and text != "trajectory":
+        raise SettingError(
+            f"`objective` is {text!r}: trajectory has one distance for all classes together, so it can only stand "
+            f"alone. Choose trajectory, or a sum without it."
+        )
     if terms[0][1] == "confidence":
         raise SettingError(
             f"`objective` is {text!r}: the first term must compare real and synthetic images. "
-            f"Put {choices(name for name in OBJECTIVES if name != 'confidence')} before confidence."
+            f"Put {choices(name for name in OBJECTIVES if name not in ('confidence', 'trajectory'))} before confidence."
         )
     return terms
 

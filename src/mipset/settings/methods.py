@@ -1,7 +1,8 @@
 """Methods: what `mipset compare` can compare, each a row of its tables.
 
 A method is some settings of a recipe, and the key of the builder that turns condensations into a set for each size.
-`mipset.experiments.builders` maps the keys to builders. Nothing here needs torch.
+`mipset.experiments.builders` maps the keys to builders. The methods of other authors have recipes of their own: for the
+dataset of the recipe that is compared, the one whose name has theirs. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mipset.errors import SettingError, choices
-from mipset.settings.catalogue import settled
+from mipset.settings.catalogue import RECIPES, settled
 from mipset.settings.choices import policy_reads
 from mipset.settings.part import is_own
 from mipset.settings.recipe import Recipe
@@ -28,6 +29,7 @@ class Method:
     builder: str  # a key of `mipset.experiments.builders.BUILDERS`
     settings: Mapping[str, Any]
     text: str
+    base: str = ""  # the name in its recipes, such as dsa in cifar10-dsa-cpu; empty: the recipe that is compared
 
     def reads(self, setting: str) -> bool:
         """Whether it uses a setting that is given for all methods."""
@@ -40,13 +42,37 @@ class Method:
     def recipe(self, name: str, changes: Mapping[str, Any]) -> Recipe:
         """The named recipe for this method, with those `changes` for all methods that this method reads."""
         applied = {key: value for key, value in changes.items() if self.reads(key)}
-        return settled(name, (self.kind,), {**applied, **self.settings})
+        return settled(self._recipe_name(name), (self.kind,), {**applied, **self.settings})
+
+    def _recipe_name(self, name: str) -> str:
+        """The recipe of this method for the dataset of a named recipe."""
+        if not self.base or name not in RECIPES:
+            return name
+        own = f"{RECIPES[name].dataset}-{self.base}-cpu"
+        if own not in RECIPES:
+            others = [other for other in RECIPES if other.endswith(f"-{self.base}-cpu")]
+            raise SettingError(
+                f"`methods`: {self.name} has no recipe for {RECIPES[name].dataset}. Leave it out, or compare with a "
+                f"recipe for the dataset of {choices(others)} and choose your `data`."
+            )
+        return own
 
 
 def _method(
-    kind: str, text: str, *, builder: str = "one-run", policy: str = "baseline-c", **settings: Any
+    kind: str, text: str, *, builder: str = "one-run", policy: str = "baseline-c", base: str = "", **settings: Any
 ) -> tuple[str, Method]:
-    return kind, Method(kind, kind, builder, {"policy": policy, **settings}, text)
+    return kind, Method(kind, kind, builder, {"policy": policy, **settings}, text, base)
+
+
+# The methods that the paper compares with or builds on, with the name in their recipes (catalogue.py). Each is compared
+# alone, with the paper's policy and with ours.
+FIELD = {"dc": "dc", "dsa": "dsa", "dm": "dm", "mtt": "mtt", "idc": "gradient", "dream": "dream"}
+FIELD_POLICIES = {"baseline-c": "alone", "mdc": "with the paper's policy", "every-prefix": "with our policy"}
+
+
+def _field(name: str, policy: str) -> str:
+    """The name of a method with a policy; alone it has its own name."""
+    return name if policy == REFERENCE else f"{name}-{policy}"
 
 
 PERIOD_WITHOUT_END = 10**9  # a Δt that is longer than any run: the first selection stays
@@ -89,6 +115,22 @@ METHODS: dict[str, Method] = dict(
         _method("herding", "real images whose mean features are near the mean of the class", builder="herding"),
         _method("k-center", "real images that cover the class", builder="k-center"),
         _method("yoco", "Baseline C with its images in the order of YOCO", builder="yoco"),
+        _method(
+            "svd-truncate",
+            "Baseline C without its smaller components; our stand-in for slimmable condensation without learning",
+            builder="svd-truncate",
+        ),
+        _method(
+            "recondense",
+            "Baseline C condensed again for each smaller size, without the real images; our stand-in for slimmable "
+            "condensation with learning",
+            builder="recondense",
+        ),
+        *(
+            _method(_field(name, policy), f"{name.upper()} {how}, by its own recipe", policy=policy, base=base)
+            for name, base in FIELD.items()
+            for policy, how in FIELD_POLICIES.items()
+        ),
     ]
 )
 
@@ -98,7 +140,9 @@ GROUPS = {
     "metrics": ("baseline-c", "mdc", "mdc-gradient", "mdc-accuracy"),
     "class-wise": ("baseline-c", "mdc", "mdc-per-class"),
     "policies": ("baseline-c", "mdc", "mdc-per-class", "every-prefix", "every-prefix-size"),
+    "field": (*(_field(name, policy) for name in FIELD for policy in FIELD_POLICIES), *FIELD_POLICIES),
     "selections": ("baseline-c", "random", "herding", "k-center", "yoco"),
+    "slimmable": ("baseline-c", "svd-truncate", "recondense", "mdc"),
 }
 
 

@@ -13,22 +13,28 @@ from mipset.errors import SettingError, choices
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
     AUGMENTATIONS,
+    COMPOSITIONS,
     DISTANCES,
     FREEZE_RULES,
     INITIALISATIONS,
     LEARNERS,
+    MATCHED_LAYERS,
     METRICS,
     MOST,
     MOST_AMOUNT,
     MOST_COUNT,
     MOST_DEPTH,
     MOST_RATE,
+    MOST_STUDENT_RATE,
     NO_AUGMENTATION,
     OBJECTIVES,
     OPTIMISERS,
+    PIXEL_SPACES,
     POLICIES,
     PRECISIONS,
     READ_IF,
+    SAMPLERS,
+    STEP_AFTER,
     STEPS,
     augmentation_names,
     parse_objective,
@@ -82,9 +88,39 @@ class Recipe:
         + ". ".join(f"{name}: {text}" for name, text in OBJECTIVES.items()),
     )
     distance: str = _setting("squared", "distance between gradients, and between features for mdc", among=DISTANCES)
+    matched_layers: str = _setting("convolutions", "whose gradients are compared (`gradient`)", among=MATCHED_LAYERS)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
-    experts: int = _setting(4, "networks that are trained once (learner `experts`)", least=1, most=MOST_COUNT)
-    expert_steps: int = _setting(800, "training steps of each of these networks", least=1)
+    experts: int = _setting(
+        4, "networks that are trained once (learner `experts` or `trajectories`)", least=1, most=MOST_COUNT
+    )
+    expert_steps: int = _setting(800, "training steps of each of these networks (learner `experts`)", least=1)
+    snapshot_steps: int = _setting(
+        195, "training steps between two snapshots of an expert (learner `trajectories`)", least=1
+    )
+    expert_starts: int = _setting(
+        15, "T+, the first snapshots of an expert, from which students start (learner `trajectories`)", least=1
+    )
+    expert_ahead: int = _setting(
+        2, "M, snapshots from the start of a student to its goal (learner `trajectories`)", least=1
+    )
+    student_steps: int = _setting(
+        30, "training steps of a student on the synthetic images (objective `trajectory`)", least=0
+    )
+    student_batch: int = _setting(0, "synthetic images in a step of a student; 0 for all", least=0, most=MOST_COUNT)
+    student_sizes: int = _setting(
+        0,
+        "sizes that have a student in an inner iteration, drawn among those that count; 0 for all of them",
+        least=0,
+        most=MOST_COUNT,
+    )
+    student_lr: float = _setting(
+        0.01,
+        "first learning rate of a student; each size learns its own from there",
+        least=1e-9,
+        most=MOST_STUDENT_RATE,
+    )
+    student_lr_lr: float = _setting(1e-5, "rate at which `student_lr` is learned; 0 keeps it", least=0, most=MOST_RATE)
+    student_lr_momentum: float = _setting(0.5, "momentum of `student_lr`", least=0)
     network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
@@ -93,20 +129,35 @@ class Recipe:
     outer: int = _setting(2000, "T, outer iterations; `life` says how many of them use the same network", least=1)
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
     real_batch: int = _setting(64, "real images per class in one comparison with the synthetic images", least=1)
+    sampler: str = _setting("shuffled-epochs", "which real images are compared", among=SAMPLERS)
+    cluster_every: int = _setting(10, "inner iterations between two clusterings (sampler `k-means`)", least=1)
+    cluster_images: int = _setting(
+        0,
+        "at most so many real images of each class are clustered, drawn anew each time; 0: all (sampler `k-means`)",
+        least=0,
+    )
+    cluster_steps: int = _setting(100, "most steps of k-means in one clustering (sampler `k-means`)", least=1)
     pixel_optimiser: str = _setting("sgd", "how pixels move", among=OPTIMISERS)
     pixel_lr: float = _setting(
         0.005,
         "λ, learning rate of the pixels. With sgd it is that of 10 images per class of 32 x 32 pixels, and scaled with "
-        "both. With adam it is the largest change in one step, as a part of the range of a pixel",
+        "both, unless `pixel_space` is normalised. With adam it is the largest change in one step, as a part of the "
+        "range of a pixel",
         least=0,
         most=MOST_RATE,
     )
     pixel_momentum: float = _setting(0.5, "momentum of the pixels", least=0)
+    pixel_space: str = _setting("unit", "what `pixel_lr` is the rate of (sgd)", among=PIXEL_SPACES)
+    step_after: str = _setting("each-class", "when pixels take a step (sgd)", among=STEP_AFTER)
     match_augment: str = _setting(
         "color_crop_cutout", f"augmentation that real and synthetic images share: {_OPERATIONS}"
     )
+    composition: str = _setting("idc", "how the operations of an augmentation are combined", among=COMPOSITIONS)
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
-    train_batch: int = _setting(64, "real images per training step of the network", least=1)
+    train_epochs: int = _setting(
+        50, "epochs on the synthetic images per inner iteration (learner `trained-on-synthetic`)", least=0
+    )
+    train_batch: int = _setting(64, "images per training step of the network", least=1)
     train_augment: str = _setting(
         "color_crop", f"augmentation of every image that the network learns from: {_OPERATIONS}"
     )
@@ -122,7 +173,7 @@ class Recipe:
     def __post_init__(self) -> None:
         for f in fields(self):
             self._check_field(f.name, str(f.type), f.metadata)
-        for name in ("pixel_momentum", "network_momentum"):
+        for name in ("pixel_momentum", "network_momentum", "student_lr_momentum"):
             if getattr(self, name) >= 1:
                 raise SettingError(f"`{name}` is {getattr(self, name)}: it must be below 1.")
         for name in ("match_augment", "train_augment"):
@@ -137,6 +188,18 @@ class Recipe:
             raise SettingError(
                 f"`metric` gradient needs gradients, but `objective` {self.objective} compares none. "
                 f"Choose another `metric`, or add gradient to the objective."
+            )
+        if terms == ["trajectory"]:
+            self._check_students()
+        if self.matched_layers != "convolutions" and "gradient" not in terms:
+            raise SettingError(
+                f"`matched_layers` {self.matched_layers} needs gradients, but `objective` {self.objective} compares "
+                f"none. Leave it out, or choose the objective gradient."
+            )
+        if 0 < self.cluster_images < self.real_batch:
+            raise SettingError(
+                f"`cluster_images` is {self.cluster_images}, fewer than the {self.real_batch} clusters of "
+                f"`real_batch`. Choose {self.real_batch} or more, or 0 for all images of a class."
             )
         if self.pool > 1 and self.life == 1:
             raise SettingError(
@@ -153,6 +216,18 @@ class Recipe:
                 f"`prefix_weights` is {self.prefix_weights!r}: it must be one, size, {self.ipc} numbers separated by "
                 f"commas (one for each size), or percentages for some sizes such as 1:60,{self.ipc}:40. "
                 f"All must be finite and at least 0, and one of them larger than 0."
+            )
+
+    def _check_students(self) -> None:
+        """Refuse settings that the objective `trajectory` cannot have."""
+        if self.learner != "trajectories":
+            raise SettingError(
+                f"`objective` trajectory needs `learner` trajectories, not {self.learner}. Choose both or neither."
+            )
+        if self.policy == "mdc-per-class":
+            raise SettingError(
+                "`policy` mdc-per-class chooses a size for each class, but `objective` trajectory trains on all "
+                "classes together. Choose mdc."
             )
 
     def _check_field(self, name: str, kind: str, limits: Mapping[str, Any]) -> None:
@@ -209,24 +284,38 @@ class Recipe:
         weights = _numbers(self.prefix_weights, self.ipc)
         return {n: weight / sum(weights) for n, weight in enumerate(weights, start=1) if weight}
 
-    @property
-    def train_steps(self) -> int:
-        """Training steps of the network between two inner iterations."""
-        return -(-self.train_images // self.train_batch)
+    def decoded_images(self, classes: int) -> int:
+        """Training images of the whole synthetic set of so many classes."""
+        return classes * self.ipc * self.factor**2
+
+    def train_steps(self, classes: int) -> int:
+        """Training steps of the network between two inner iterations, for so many classes."""
+        if self.learner == "trained-on-synthetic":
+            return self.train_epochs * -(-self.decoded_images(classes) // self.train_batch)
+        return -(-self.train_images // self.train_batch) if self.learner == "trained" else 0
 
     @property
-    def training_steps(self) -> int:
+    def snapshots(self) -> int:
+        """Snapshots of an expert, that of its first weights included: no more than students need."""
+        return self.expert_starts + self.expert_ahead
+
+    @property
+    def steps_per_expert(self) -> int:
+        """Training steps of an expert."""
+        return self.expert_steps if self.learner == "experts" else (self.snapshots - 1) * self.snapshot_steps
+
+    def training_steps(self, classes: int) -> int:
         """All training steps of networks in a run."""
-        if self.learner == "experts":
-            return self.experts * self.expert_steps
-        return self.outer * (self.inner - 1) * self.train_steps if self.learner == "trained" else 0
+        if self.learner in ("experts", "trajectories"):
+            return self.experts * self.steps_per_expert
+        return self.outer * (self.inner - 1) * self.train_steps(classes)
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""
         return all(getattr(self, other) in values for other, values in READ_IF.get(setting, {}).items())
 
     def scaled_pixel_lr(self, resolution: tuple[int, int]) -> float:
-        """λ for images of this resolution.
+        """λ for pixels from 0 to 1 of images of this resolution.
 
         Gradients of a mean over N images shrink with N and with the pixels; Adam does not depend on their scale.
         """

@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Target)
 class Match:
     """The distances of the prefixes of some classes from their targets."""
 
-    distances: Tensor  # D(S_[n], B_c), [classes, sizes], differentiable
+    distances: Tensor  # D(S_[n], B_c), [classes, sizes], differentiable; [1, sizes] if they are joint
     features: Tensor  # [classes, N * images per stored image, F], detached
 
 
@@ -42,8 +42,10 @@ class Objective(Part, ABC, Generic[T]):
     """D(S_[n], B_c; θ) of some classes c: images are normalised and augmented, [classes, images, ch, h, w].
 
     The distance of a class depends on the images of that class only. So it does not matter which classes share a pass.
+    The exception is a joint objective: its distances are of all classes together.
     """
 
+    joint: bool = False  # whether a distance is of all classes together
     passes: Passes = Passes(2, 1)  # of a match: over real and over synthetic images, and back to the pixels
     cycle: int = 1  # inner iterations after which `at` repeats
 
@@ -60,6 +62,23 @@ class Objective(Part, ABC, Generic[T]):
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: T, ends: Sequence[int]
     ) -> Match:
         """The distance of every prefix `synthetic[:, :end]`; `ends` increase, and the last is all images."""
+
+    @property
+    def learned(self) -> Sequence[Tensor]:
+        """What it learns beside the pixels; the distances are differentiable in these tensors."""
+        return ()
+
+    def learn(self, gradients: Sequence[Tensor]) -> None:
+        """Move what it learns against these gradients."""
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that it changes, by name: a checkpoint holds them."""
+        return {}
+
+    def record(self) -> dict[str, Any]:
+        """What it has learned, for the provenance of the file."""
+        return {}
 
     def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
         """Which classes share a pass, if each has so many pixels of real and synthetic images.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,19 @@ class Network(nn.Module, ABC):
     def forward(self, images: Tensor) -> Tensor:
         """Images [B, ch, h, w] to class scores [B, C]."""
         return self.scores(self.features(images))
+
+
+@contextmanager
+def computed_by(theta: Network, engine: Engine) -> Iterator[None]:
+    """Let another engine compute the layers of θ."""
+    usual = {module: module.engine for module in theta.modules() if isinstance(getattr(module, "engine", None), Engine)}
+    for module in usual:
+        module.engine = engine  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for module, its_engine in usual.items():
+            module.engine = its_engine
 
 
 _GLOBAL_GENERATOR = threading.Lock()  # all threads share that of torch, which initialises layers
