@@ -80,6 +80,8 @@ ELSEWHERE = (
     r"(cd|mkdir) [\w/-]+",
     r"(PYTHONPATH=scripts )?\.venv/bin/\w+ .*",
     r"mipset data fetch \w+",  # downloads
+    r"mipset watch \S+",  # serves until it is stopped
+    r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
 )
 
 
