@@ -65,20 +65,18 @@ SMALL = {
     "--seeds": "1",
     "--workers": "1",
 }
-# Flags that a command gets if it does not have them.
-ADDED = {
-    "condense": {"--threads": "1"},
-    "grow": {"--threads": "1"},
-    "evaluate": {"--threads": "1", "--workers": "1", "--networks": "2", "--sizes": "1,2"},
-    "compare": {"--threads": "1", "--workers": "1", "--networks": "2", "--sizes": "1,2"},
-}
+# Flags that a command gets if it does not have them. Without compilation nobody needs to know how much work it is,
+# which takes longer than the work itself.
+PLAIN = {"--threads": "1", "--compile": "off"}
+BRIEF = {**PLAIN, "--workers": "1", "--networks": "2", "--sizes": "1,2"}
+ADDED = {"condense": PLAIN, "grow": PLAIN, "evaluate": BRIEF, "compare": BRIEF}
 MOST_METHODS = 3  # of a comparison that is run
 # Commands that a page may have and that are not run here: they install, or their own tests run them.
 ELSEWHERE = (
     r"python3 -m venv \S+",
     r"\. \S+/bin/activate",
     r"(cd|mkdir) [\w/-]+",
-    r"(PYTHONPATH=scripts )?\.venv/bin/\w+ .*",
+    r"(PYTHONPATH=scripts )?\.venv/bin/\w+( .*)?",
     r"mipset data fetch \w+",  # downloads
     r"mipset watch \S+",  # serves until it is stopped
     r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
@@ -204,6 +202,7 @@ class World:
         words = [self.address if word.startswith("https://example.org/") else word for word in words]
         for flag, value in ADDED.get(words[0], {}).items():
             words += [] if flag in words else [flag, value]
+        words += ["--force-memory"] if words[0] in ADDED else []
         for place, (flag, value) in enumerate(pairwise(words), 1):
             file = self.folder / value
             if flag in SMALL:
