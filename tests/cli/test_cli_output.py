@@ -60,7 +60,7 @@ class TestJson:
         assert [point["size"] for point in printed["evaluate"]["files"][0]["accuracy"]] == [1, 2]
         assert printed["audit"]["closest"][0]["distance"] >= 0
         assert printed["compare"]["results"][0]["method"] == "random"
-        assert json.loads(here("recipes", "demo", "--json"))["policy"] == "every-prefix"
+        assert json.loads(here("recipes", "demo", "--json"))["settings"]["policy"] == "every-prefix"
         names = [entry["name"] for entry in json.loads(here("data", "--json"))]
         assert names[0] == "fashion-mini"
 

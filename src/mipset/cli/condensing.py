@@ -614,8 +614,7 @@ def run_recipes(arguments: argparse.Namespace) -> None:
         f"{f'{flag_of(f.name)} {getattr(settings, f.name)}':<36}  {origin[f.name]:<8} {with_flags(f.metadata['help'])}"
         for f in fields(settings)
     ]
-    facts = {name: {"value": value, "source": origin[name]} for name, value in asdict(settings).items()}
-    print_result(arguments, facts, "\n".join(lines))
+    print_result(arguments, {"settings": asdict(settings), "sources": origin}, "\n".join(lines))
 
 
 def _seconds_of_recipes() -> tuple[dict[str, float], float]:
