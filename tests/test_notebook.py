@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import re
@@ -203,9 +204,10 @@ def outputs(cell: Any, kind: str) -> list[str]:
 
 def test_notebook_runs_in_a_real_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Word for word, at toy size: text, pictures, tables, and a bar that is a widget."""
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    pytest.importorskip("ipywidgets", reason="ipywidgets is not installed")
-    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    for package in ("ipykernel", "ipywidgets", "nbclient"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    import nbclient
     import nbformat
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")]))

@@ -62,8 +62,7 @@ class Progress:
 
     def __init__(self, title: str = "", total: float = 0.0, done: float = 0.0, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        # In a notebook, standard error is no terminal.
-        self._live = _is_screen(self._stream) or (stream is None and "ipykernel" in sys.modules)
+        self._live = _is_screen(self._stream) or (stream is None and _in_notebook())
         self._bars: list[Any] = []
         self._own_title = bool(title)
         self._begin(title, total, done)
@@ -183,6 +182,13 @@ def _is_screen(stream: TextIO) -> bool:
         return stream.isatty() and min(os.get_terminal_size(stream.fileno())) > 0
     except OSError:  # such as a stream that has no number
         return stream.isatty()
+
+
+def _in_notebook() -> bool:
+    """Whether a notebook runs this, where standard error is no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def _of(pair: tuple[int, int]) -> str:
