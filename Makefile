@@ -1,19 +1,23 @@
 # Two commands do everything on a machine with Python 3.11 or later: `make demo` and `make test`.
-# Each makes .venv if it is not there, and installs what constraints.txt pins.
+# Each makes .venv if it is not there, and installs what constraints.txt pins. `make docs` has an environment of its own,
+# because neither of the two needs what makes the site, and the site needs no torch.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+INSTALL := pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 DEMO := out/demo
 POLICIES := baseline-c mdc every-prefix
 DURATION ?= 1h
 SEED ?= 0
 
-.PHONY: demo test test-slow soak bench lint format clean
+.PHONY: demo test test-slow soak bench docs lint format clean
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: EXTRA := dev
+.venv-docs/ready: EXTRA := docs
+.venv/ready .venv-docs/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mipset needs Python 3.11 or later: make PYTHON=...")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/$(INSTALL) ".[$(EXTRA)]"
 	@touch $@
 
 # Condense the embedded dataset with each policy, then train and test networks on every size of every file.
@@ -39,6 +43,11 @@ test-slow: .venv/ready
 soak: .venv/ready
 	PYTHONPATH=scripts $(BIN)/python -m soak --duration $(DURATION) --seed $(SEED)
 
+# The documentation site, as files that a browser opens from disk: out/site/index.html. A broken link is an error.
+docs: .venv-docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "the site is in out/site: open out/site/index.html"
+
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,4 +58,4 @@ format: .venv/ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv out build dist
+	rm -rf .venv .venv-docs out build dist

@@ -1,7 +1,9 @@
-"""What README and docs say exists: files that are linked, modules that are named, commands with their flags."""
+"""What README and docs say exists: files that are linked, modules that are named, commands with their flags; and the
+pages that the site needs: each page in its navigation, each public name in its reference."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -10,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "FORMAT.md", *(ROOT / "docs").glob("*.md")])
-
-
-def page_name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+import mipset
+from mipset import device
+from pages import PAGES, ROOT, page_name
 
 
 def anchors(page: Path) -> set[str]:
@@ -59,3 +58,32 @@ def test_commands_have_these_verbs_and_flags(page: Path) -> None:
         verb = command[command.index("mipset ") :].split()[1]
         for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", command):
             assert re.search(rf"{flag}\b(?!-)", help_of(verb)), f"`mipset {verb}` has no flag {flag}: {command}"
+
+
+def test_navigation_of_the_site_has_every_page_of_docs() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- .*?: (\S+\.md)$", site, re.MULTILINE)
+    hook = (ROOT / "scripts" / "site_pages.py").read_text(encoding="utf-8")
+    moved = dict(re.findall(r'"([\w/]+\.md)": "(\w+\.md)"', hook))
+    wanted = {moved.get(page_name(page), page_name(page).removeprefix("docs/")) for page in PAGES}
+    assert set(listed) == wanted
+    assert len(listed) == len(wanted)
+
+
+def test_reference_has_every_public_name() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")]
+    shown = [name for text in pages for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)]
+    public = {f"mipset.{name}" for name in mipset.__all__} | {f"mipset.device.{name}" for name in device.__all__}
+    assert public <= set(shown)
+    assert len(shown) == len(set(shown))
+    for name in shown:
+        module, _, title = name.rpartition(".")
+        value = getattr(importlib.import_module(module), title)
+        assert value.__doc__, f"{name} has no docstring"
+
+
+def test_citation_names_the_paper_and_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {mipset.__version__}\n" in citation
+    assert 'title: "Multisize Dataset Condensation"' in citation
+    assert re.findall(r"family-names: (\w+)", citation) == ["He", "Xiao", "Zhou", "Tsang"]

@@ -76,6 +76,27 @@ class Step:
     loss: float  # sum_n w_n D(S_[n], B), the mean over classes that are not completely frozen
     F: Tensor  # [C, N], of this outer iteration so far
 
+    def __repr__(self) -> str:
+        return f"<Step: outer {self.t}/{self.parts.T}, inner {self.e}/{self.parts.E}, {self.note}>"
+
+    @property
+    def outer(self) -> tuple[int, int]:
+        """The outer iteration, and the number of them."""
+        return self.t, self.parts.T
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """The inner iteration, and the number of them in an outer iteration."""
+        return self.e, self.parts.E
+
+    @property
+    def note(self) -> str:
+        """The loss, and what the policy has decided, for people who watch the run."""
+        if not self.e:
+            return "training a new network"
+        decided = self.parts.policy.note()
+        return f"loss {self.loss:.3g}" + (f", {decided}" if decided else "")
+
     @property
     def place(self) -> Place:
         """Where the run goes on after this step."""

@@ -23,8 +23,10 @@ from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
 from mipset.file.artifact import Artifact
+from mipset.file.curves import Curve, curve_table
 from mipset.file.description import Accuracy
 from mipset.io.processes import end_with_parent
+from mipset.markup import table
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
 from mipset.nn.guards import sound_weights
@@ -67,6 +69,24 @@ class Evaluation:
         self.data.with_class_order(self.artifact.class_names)
         if not self.data.flips:
             object.__setattr__(self, "protocol", self.protocol.without_flips())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Evaluation with {self.data!r}\nof {self.artifact.ipc} images per class; {self.network}; "
+            f"protocol {self.protocol}; seed {self.seed}; {self.device}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """How each size is measured, and the accuracies that the set has."""
+        rows = {
+            "set": repr(self.artifact).partition("\n")[0],
+            "data": repr(self.data),
+            "network": str(self.network),
+            "protocol": str(self.protocol),
+            "seed": str(self.seed),
+            "device": self.device,
+        }
+        return table([], list(rows.items())) + curve_table(self.artifact.accuracy)
 
     @property
     def network(self) -> Architecture:
@@ -116,9 +136,9 @@ class Evaluation:
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
 
-    def curve(self, scores: Sequence[Score]) -> list[Accuracy]:
+    def curve(self, scores: Sequence[Score]) -> Curve:
         """The mean and standard deviation over networks, for each size."""
-        points = []
+        points = Curve()
         for size in sorted({score.size for score in scores}):
             values = [score.accuracy for score in sorted(scores, key=lambda s: s.network) if score.size == size]
             points.append(

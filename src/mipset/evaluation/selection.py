@@ -28,7 +28,7 @@ from mipset.condensing.passes import Passes
 from mipset.condensing.synthetic import cut, formation, from_real, join
 from mipset.data import Dataset
 from mipset.data.registry import spec_of
-from mipset.errors import DivergedError, SettingError, choices
+from mipset.errors import DivergedError, SettingError, choose
 from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels
@@ -66,7 +66,7 @@ def select(
     iterations as a condensation has. `origin` is as for `mipset.pack`.
     """
     if name not in SELECTIONS:
-        raise SettingError(f"There is no selection {name!r}. Choose {choices(SELECTIONS)}.")
+        raise SettingError(f"There is no selection {name!r}. {choose(name, SELECTIONS)}.")
     real = r.replace(init="mix")  # every pixel comes from a real image, whatever `r` starts from
     check_fit(real, data)
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mipset.errors import ArtifactError, SettingError, brief, choices
+from mipset.errors import ArtifactError, SettingError, brief, choices, choose
 from mipset.settings.choices import MOST_COUNT, MOST_DEPTH
 from mipset.settings.part import is_own
 
@@ -83,5 +83,5 @@ def check_network(name: str) -> None:
     """Refuse a name that no network has."""
     if name not in NETWORKS and not is_own(name):
         raise SettingError(
-            f"There is no network {name!r}. Choose {choices(NETWORKS)}, or a function of your own as module:function."
+            f"There is no network {name!r}. {choose(name, NETWORKS)}, or a function of your own as module:function."
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.settings.choices import READ_IF
 from mipset.settings.paper import ACCURACIES, IPC
 from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, paper_recipe, source_of
@@ -349,7 +349,7 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     different settings, so the policy every-prefix has two names here: every-prefix-balanced and every-prefix-plain.
     """
     if name not in RECIPES:
-        raise SettingError(f"There is no recipe {name!r}. Choose {choices(RECIPES)}.")
+        raise SettingError(f"There is no recipe {name!r}. {choose(name, RECIPES)}.")
     named = RECIPES[name]
     by_ipc = named.by_ipc(changes["ipc"]) if "ipc" in changes else {}
     changed = named.recipe.replace(**changes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
@@ -162,7 +162,7 @@ def parse_objective(text: str) -> list[tuple[float, str, int]]:
         name, slash, period = rest.partition("/")
         if name not in OBJECTIVES and not is_own(name):
             raise SettingError(
-                f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
+                f"`objective` is {text!r}, and there is no objective {name!r}. {choose(name, OBJECTIVES)}, or a sum "
                 f"such as feature+10*confidence, or a class of your own as module:Class."
             )
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choose
 from mipset.settings.choices import NO_AUGMENTATION, augmentation_names
 
 FLIP = "flip"
@@ -94,7 +94,7 @@ DEFAULT = STANDARD.name
 def protocol(name: str, **changes: Any) -> Protocol:
     """A named protocol, with some settings changed."""
     if name not in PROTOCOLS:
-        raise SettingError(f"There is no protocol {name!r}. Choose {choices(PROTOCOLS)}.")
+        raise SettingError(f"There is no protocol {name!r}. {choose(name, PROTOCOLS)}.")
     chosen = replace(PROTOCOLS[name], **{"by_size": PROTOCOLS[name].by_size and "epochs" not in changes, **changes})
     if chosen.epochs < 1:
         raise SettingError(f"`epochs` is {chosen.epochs}: it must be at least 1.")

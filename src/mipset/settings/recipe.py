@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
+from mipset.markup import table
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
     AUGMENTATIONS,
@@ -226,6 +227,19 @@ class Recipe:
                 f"All must be finite and at least 0, and one of them larger than 0."
             )
 
+    def __repr__(self) -> str:
+        """The settings that are not the paper's, as Python: `eval` gives the same recipe."""
+        return f"Recipe({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
+
+    def _repr_html_(self) -> str:
+        rows = [(f.name, str(getattr(self, f.name)), f.metadata["help"]) for f in fields(self)]
+        return table(["setting", "value", "meaning"], rows)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are not the paper's, which are the defaults."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
     def _check_students(self) -> None:
         """Refuse settings that the objective `trajectory` cannot have."""
         if self.learner != "trajectories":
@@ -248,7 +262,7 @@ class Recipe:
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
             own = ", or a class of your own as module:Class" if limits["own"] else ""
-            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}{own}.")
+            raise SettingError(f"`{name}` is {value!r}{reason}. {choose(value, limits['choices'])}{own}.")
         least, most = limits["least"], limits["most"]
         if least is not None and not least <= value <= most:
             raise SettingError(f"`{name}` is {value}: it must be at least {least} and at most {most:g}.")
@@ -258,7 +272,7 @@ class Recipe:
         settings = {f.name for f in fields(self)}
         for name in changes:
             if name not in settings:
-                raise SettingError(f"A recipe has no setting {name!r}. Choose {choices(sorted(settings))}.")
+                raise SettingError(f"A recipe has no setting {name!r}. {choose(name, sorted(settings))}.")
         return replace(self, **changes)
 
     @property
