@@ -11,6 +11,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import mipset
 from commands import save_pictures
 from mipset.cli import parser
 from mipset.cli.inputs import recipe_name_for
+from mipset.condensing.costs import cost
 from mipset.condensing.packing import as_artifact
 from mipset.data import Dataset, load, spec_of
 from mipset.data.specs import DatasetSpec
@@ -83,6 +85,9 @@ ELSEWHERE = (
     r"mipset watch \S+",  # serves until it is stopped
     r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
 )
+
+
+counted_once = cache(cost)  # counting takes longer than what is counted
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ class World:
         return self.run(*self.at_toy_size(words[1:]))
 
     def is_to_run(self, words: list[str]) -> bool:
-        """Whether a comparison is run; see COMPARING. The names in the others are checked, and their flags are parsed."""
+        """Whether a comparison is run; see COMPARING. The names and flags of the others are checked."""
         arguments = parser().parse_args(words)
         recipe = arguments.recipe if arguments.recipe in catalogue.RECIPES else recipe_name_for(arguments.recipe)
         for method in parse_methods(arguments.methods):
@@ -244,6 +249,9 @@ def make_small(patch: pytest.MonkeyPatch) -> dict[str, Dataset]:
         patch.setitem(catalogue.RECIPES, name, replace(named, recipe=named.recipe.replace(**TINY), tuned={}))
     for name, named_protocol in protocol.PROTOCOLS.items():
         patch.setitem(protocol.PROTOCOLS, name, replace(named_protocol, epochs=2, least_steps=1))
+    patch.setattr("mipset.condensing.costs.PROBE_SECONDS", 0.0)
+    for module in ("condensing.costs", "condensing.budget", "experiments.workload"):
+        patch.setattr(f"mipset.{module}.cost", counted_once)
     patch.setattr("mipset.condensing.budget.within", lambda chosen, *_: chosen.replace(**TINY))  # after its measurement
     datasets = dict(small_datasets())
 
