@@ -34,6 +34,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import update
 from mipset.condensing.costs import cost
 from mipset.condensing.learners import TrainedOnReal
+from mipset.condensing.objectives import GradientMatching
 from mipset.condensing.optimisers import MomentumSGD
 from mipset.condensing.parts import Parts
 from mipset.condensing.policies import BaselineC, EveryPrefix, MostLearnableSubset, Policy
@@ -42,6 +43,7 @@ from mipset.evaluation.evaluate import Evaluation
 from mipset.file.artifact import Artifact
 from mipset.nn.engines import Engine, native
 from mipset.nn.memory import keep_freed_memory
+from mipset.nn.networks import builder, fresh
 from mipset.settings.architecture import Architecture
 from mipset.settings.catalogue import PAPER_CIFAR10
 from mipset.settings.protocol import protocol
@@ -148,6 +150,26 @@ def peak_setup(threads: int) -> dict[str, Work]:
     }
 
 
+def residual_setup(threads: int, compiled: bool) -> dict[str, Work]:
+    """ResNetAP-10 at 224 pixels: a match of a few images of one class, and a training step."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    build = builder(Architecture("resnet-ap", 64, 10), (3, 224, 224), CLASSES, native() if compiled else Engine())
+    theta, objective = fresh(build, 0, CPU), GradientMatching()
+    real, synthetic = (torch.randn(1, 4, 3, 224, 224) for _ in range(2))
+
+    def match() -> None:
+        pixels = synthetic.clone().requires_grad_()
+        distances = objective.distances(theta, pixels, [0], objective.target(theta, real, [0]), [4]).distances
+        torch.autograd.grad(distances.sum(), pixels)
+
+    def train() -> None:
+        loss = F.cross_entropy(theta(real[0]), torch.zeros(4, dtype=torch.long))
+        torch.autograd.grad(loss, list(theta.parameters()))
+
+    return {"match": match, "train": train}
+
+
 PEAK_FLOPS = 2 * 64 * 16 * 16 * 128 * 128 * 9
 EPOCHS = 4
 
@@ -242,6 +264,16 @@ def engine_rows(threads: int, rounds: int) -> list[Row]:
     ]
 
 
+def residual_rows(threads: int, rounds: int) -> list[Row]:
+    """The kernels against torch for ResNetAP at 224 pixels, in one run."""
+    with contenders((residual_setup, threads, False), (residual_setup, threads, True)) as started:
+        plain_times, ours = best_times([(contender, ["match", "train"]) for contender in started], rounds)
+    return [
+        (f"ResNetAP-10 at 224 pixels, {work}", ">= 1.5x", f"{plain_times[work] / ours[work]:.2f}x: {ours[work]:.2f} s")
+        for work in ("match", "train")
+    ]
+
+
 def every_prefix_error() -> float:
     """The difference between the gradient of one pass for all sizes and of one pass for each, in plain torch."""
     parts = parts_of(PAPER_CIFAR10.replace(width=32), Engine())
@@ -296,6 +328,7 @@ def main() -> None:
     threads, rounds = (int(value) for value in (*sys.argv[1:], "2", "3")[:2])
     sections: list[Callable[[], list[Row]]] = [
         lambda: engine_rows(threads, rounds),
+        lambda: residual_rows(threads, rounds),
         lambda: evaluation_rows(threads),
         processes_rows,
         memory_rows,

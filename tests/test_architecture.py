@@ -21,20 +21,23 @@ STANDARD_LIBRARY = {*sys.stdlib_module_names, "__future__"}
 # What each folder imports when it is imported, the lowest layer first. `__init__` is the version number.
 MODULE_LEVEL: dict[str, set[str]] = {
     "errors": set(),
+    "markup": {"errors"},
     "reporting": set(),
     "units": set(),
     "io": {"__init__", "errors", "units"},
-    "settings": {"errors"},
-    "file": {"errors", "io", "numpy"},
-    "device": {"errors", "file", "io", "reporting", "settings", "units", "numpy"},
-    "data": {"errors", "file", "io", "reporting", "numpy"},
-    "display": {"__init__", "device", "errors", "file", "io", "settings", "units", "numpy"},
+    "settings": {"errors", "markup"},
+    "file": {"errors", "io", "markup", "units", "numpy"},
+    "device": {"errors", "file", "io", "markup", "reporting", "settings", "units", "numpy"},
+    "data": {"errors", "file", "io", "markup", "reporting", "numpy"},
+    "display": {"__init__", "device", "errors", "file", "io", "markup", "settings", "units", "numpy"},
     "nn": {"errors", "io", "settings", "units", "torch"},
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
     },
     "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
-    "evaluation": {"condensing", "data", "errors", "file", "io", "nn", "reporting", "settings", "numpy", "torch"},
+    "evaluation": {
+        *("condensing", "data", "errors", "file", "io", "markup", "nn", "reporting", "settings", "numpy", "torch"),
+    },
     "experiments": {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),
         *("settings", "units", "numpy", "torch"),
@@ -49,7 +52,7 @@ IN_FUNCTIONS: dict[str, set[str]] = {
     "condensing": {"faiss"},
     "device": {"torch"},
     "data": {"PIL", "datasets", "pillow_heif"},
-    "display": {"PIL", "jinja2", "matplotlib", "tensorboardX"},
+    "display": {"PIL", "jinja2", "matplotlib", "tensorboardX", "tqdm"},
     "exchange": {"PIL", "pyarrow", "torch"},
     "cli": {
         *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),
@@ -160,6 +163,7 @@ def test_verbs_do_not_know_each_other() -> None:
     """The modules of verbs import the shared modules of the command line, and no other verb."""
     shared = {
         "parser": set[str](),
+        "config": {"parser"},
         "stopping": set[str](),
         "wording": set[str](),
         "inputs": {"parser", "wording"},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -34,8 +35,10 @@ def test_blocks_of_the_python_page_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 14
-    names: dict[str, Any] = {"__name__": "own_module"}
+    assert len(blocks) == 15
+    module = ModuleType("own_module")  # which the page imports by its name
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = vars(module)
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)
     assert mipset.read("clothes.safetensors").recipe["policy"] == "every-prefix"
@@ -44,6 +47,7 @@ def test_blocks_of_the_python_page_run_in_order(
     assert names["step"].outer_done
     parts = names["condensed_own"].provenance["parts"]
     assert parts == {"objective": "own_module:TwoMoments()", "policy": "own_module:SmallestAndLargest(ipc=2)"}
+    assert names["by_own"].recipe["network"] == "own_module:Small"
     assert names["condensed_own"].recipe["policy"] == "own_module:SmallestAndLargest"
     printed = capsys.readouterr().out
     assert "`pixel_lr` is -1: it must be at least 0" in printed

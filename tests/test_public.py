@@ -26,6 +26,7 @@ NAMES = {
     "LogFile",
     "MipsetError",
     "MissingExtraError",
+    "Progress",
     "Recipe",
     "RemoteError",
     "Score",

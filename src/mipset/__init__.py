@@ -25,6 +25,7 @@ What is here:
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
     Evaluation, Score           train networks on every size and test them
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
+    Progress                    a progress bar, for a terminal or a notebook
     MipsetError                 the base of all errors; `mipset.errors` lists them
 
 `from mipset import device` is for the device that uses a file: it plans what fits, downloads a prefix, makes batches.
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from mipset.condensing.packing import pack
     from mipset.condensing.run_logging import LogFile, logged
     from mipset.data import Dataset, from_arrays, from_hf, from_torch, load
+    from mipset.display.progress import Progress
     from mipset.evaluation.evaluate import Evaluation, Score
     from mipset.file.artifact import Artifact, read
     from mipset.file.description import Accuracy
@@ -71,6 +73,7 @@ _HOME = {
     "Dataset": "data",
     "Evaluation": "evaluation.evaluate",
     "LogFile": "condensing.run_logging",
+    "Progress": "display.progress",
     "Recipe": "settings.recipe",
     "Score": "evaluation.evaluate",
     "assemble": "condensing.assembly",
@@ -101,6 +104,7 @@ __all__ = [
     "LogFile",
     "MipsetError",
     "MissingExtraError",
+    "Progress",
     "Recipe",
     "RemoteError",
     "Score",

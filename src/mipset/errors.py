@@ -30,6 +30,8 @@ EXTRAS = {  # by package
     "tensorboardX": "tensorboard",
 }
 
+LONGEST_NAME = 100  # letters; comparing longer ones takes long
+
 _NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")
 
 
@@ -94,6 +96,20 @@ def choices(names: Iterable[str]) -> str:
     """`a, b or c`: how every message lists choices."""
     listed = list(names)
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
+
+
+def choose(value: object, names: Iterable[str]) -> str:
+    """`Did you mean mdc? Choose baseline-c, mdc or every-prefix`: advice after a name that does not exist."""
+    listed = list(names)
+    return f"{did_you_mean(value, listed)}Choose {choices(listed)}"
+
+
+def did_you_mean(value: object, names: Iterable[str]) -> str:
+    """`Did you mean mdc? ` if one of the names is much like the value; otherwise empty."""
+    from difflib import get_close_matches  # only here, since it takes long to import
+
+    close = get_close_matches(str(value)[:LONGEST_NAME].lower(), list(names), n=1)
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,11 +113,13 @@ class TestHelp:
         data = {"--resolution", "--split-seed", "--skip-bad"}
         runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}
         limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
-        assert flags(cli.parser()) == {
+        shown = flags(cli.parser())
+        assert all("--quiet" in verb for path, verb in shown.items() if path)
+        assert {path: verb - {"--quiet", "--json"} for path, verb in shown.items()} == {
             (): {"--help", "--version"},
             ("condense",): {
                 *("DATASET", "--help", "--out", "--recipe", "--start", "--force", "--force-memory", "--dry-run"),
-                *("--budget", "--policy", "--prefix-weights"),
+                *("--budget", "--policy", "--prefix-weights", "--data", "--config"),
                 *runs,
                 *settings,
                 *data,
@@ -124,13 +127,14 @@ class TestHelp:
             },
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
-                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory"),
+                *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory", "--config"),
                 *protocol,
                 *machine,
             },
             ("compare",): {
                 *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
                 *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run", "--force-memory"),
+                "--config",
                 *(settings - {"--steps"}),
                 *protocol,
                 *data,
@@ -154,7 +158,7 @@ class TestHelp:
                     "--force-memory",
                     "--policy",
                 ),
-                "--prefix-weights",
+                *("--prefix-weights", "--config"),
                 *runs,
                 *settings,
                 *machine,
@@ -163,7 +167,7 @@ class TestHelp:
             ("report",): {"PATH", "--help", "--out", "--data", "--skip-bad", "--force"},
             ("watch",): {"OUT", "--help", "--port"},
             ("show",): {"FILE", "--help", "--sheet", "--chart", "--force"},
-            ("slice",): {"FILE", "N", "--help", "--out", "--force"},
+            ("slice",): {"FILE", "N", "--help", "--ipc", "--out", "--force"},
             ("export",): {"FILE", "--help", "--to", "--out", "--ipc", "--decoded", "--stored", "--force"},
             ("import",): {
                 *("FILE", "--help", "--kind", "--data", "--out", "--factor", "--order", "--labels", "--experiment"),
@@ -174,8 +178,38 @@ class TestHelp:
             ("fetch",): {"FILE_OR_URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
-            ("recipes",): {"NAME", "--help"},
+            ("recipes",): {"NAME", "--help", "--toml"},
+            ("completion",): {"SHELL", "--help"},
         }
+
+    def test_every_flag_tells_its_default(self) -> None:
+        for path, parser in parsers(cli.parser()).items():
+            for action in parser._actions:
+                if action.option_strings and action.nargs != 0 and not action.required:
+                    assert re.search("default|needed", action.help or ""), (path, action.option_strings)
+
+    def test_flags_are_in_groups_by_what_they_choose(self, here: Here) -> None:
+        shown = here("condense", "--help")
+        titles = ["which images", "which method and network", "how long", "which machine", "what to write and print"]
+        parts = re.split(f"^({'|'.join(titles)}):$", shown, flags=re.MULTILINE)
+        assert parts[1::2] == titles
+        images, method, long, machine, output = parts[2::2]
+        for part, wanted in (
+            (images, ["--ipc", "--resolution", "--init", "--data"]),
+            (method, ["--recipe", "--policy", "--objective", "--pixel-lr", "--config"]),
+            (long, ["--budget", "--outer", "--max-time"]),
+            (machine, ["--threads", "--device", "--force-memory"]),
+            (output, ["--out", "--json", "--quiet"]),
+        ):
+            assert all(f"  {flag}" in part for flag in wanted)
+        assert "(default of own-cpu: 64)" in " ".join(method.split())
+
+    def test_mipset_alone_says_what_to_do_first(self, here: Here) -> None:
+        """Its commands are complete: each can be parsed."""
+        commands = [line.split() for line in here().splitlines() if line.startswith("    mipset ")]
+        assert [command[1] for command in commands] == ["condense", "evaluate", "show", "condense"]
+        for _, *words in commands:
+            assert cli.parser().parse_args(words).parser is not None
 
     def test_every_flag_has_help(self) -> None:
         for parser in parsers(cli.parser()).values():
@@ -207,7 +241,7 @@ def flags(top: argparse.ArgumentParser) -> dict[tuple[str, ...], set[str]]:
 class TestRefusals:
     """One line, exit code 2, and nothing written."""
 
-    @pytest.mark.parametrize("arguments", [[], ["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
+    @pytest.mark.parametrize("arguments", [["condens"], ["--shiny"], ["condense", "fashion-mini"], ["slice", "x"]])
     def test_incomplete_commands_point_to_help(self, refusal: Here, arguments: list[str]) -> None:
         assert "--help`." in refusal(*arguments)
 

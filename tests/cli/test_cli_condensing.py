@@ -36,7 +36,8 @@ from commands import (
     start,
 )
 from mipset import Accuracy, cli, read
-from mipset.cli import condensing, inputs
+from mipset.cli import condensing
+from mipset.cli.parser import DEFAULT_RECIPE
 from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
 from mipset.data.official import OFFICIAL
@@ -65,7 +66,7 @@ class TestRecipeChoice:
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
         for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
-            assert self.recipe_for(name) == RECIPES[inputs.DEFAULT_RECIPE].recipe
+            assert self.recipe_for(name) == RECIPES[DEFAULT_RECIPE].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe
@@ -249,7 +250,7 @@ class TestRefusals:
             (["npz:"], "has no path. Write npz:PATH"),
             (
                 ["fashion-mini", "--recipe", "demon"],
-                "There is no recipe 'demon'. Choose fashion-mini-cpu, demo, ",
+                "There is no recipe 'demon'. Did you mean demo? Choose fashion-mini-cpu, demo, ",
             ),
             (["fashion-mini", "--policy", "most"], "--policy is 'most'. Choose baseline-c, mdc, "),
             (["fashion-mini", "--freeze", "always"], "--freeze is 'always'. Choose ratchet"),
@@ -367,7 +368,7 @@ class TestStopped:
 
     @pytest.fixture
     def uninterrupted(self, here: Here, tmp_path: Path, pets: Path) -> bytes:
-        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG)
+        here("condense", f"npz:{pets}", "--out", tmp_path / "whole", *self.LONG, "--log", "none")
         content = (tmp_path / "whole").read_bytes()
         (tmp_path / "whole").unlink()
         return content
@@ -461,7 +462,8 @@ class TestStopped:
         process = start(EAGER, *command, cwd=tmp_path, until="saved", processes=processes)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=20)
-        assert names(tmp_path) == {"pets.npz", "x.checkpoint", "x.checkpoint.previous", ".x.mipset-lock"}
+        left = {"x.checkpoint", "x.checkpoint.previous", "x.log.jsonl", ".x.mipset-lock"}
+        assert names(tmp_path) == {"pets.npz", *left}
         here(*command)  # the lock of a dead process is taken over
         assert names(tmp_path) == {"pets.npz", "x", "x.log.jsonl"}
         assert (tmp_path / "x").read_bytes() == uninterrupted
@@ -476,7 +478,7 @@ class TestStopped:
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "SECONDS", -1.0)
             patch.setattr(Stopping, "asked", property(lambda _: log.exists() and log.read_text().count("\n") > 2))
-            stopped(capfd, *command, code=130)
+            stopped(capfd, *command, code=124)
         whole = log.read_text()
         assert [entry.outer for entry in read_run_log(log).entries] == [1, 2]
         log.write_text(whole + whole.splitlines()[-1].replace('"outer": 2', '"outer": 3') + '\n{"outer": 4, "lo')
@@ -725,11 +727,16 @@ class TestGrow:
 
 class TestRecipes:
     def test_recipes_are_listed(self, tmp_path: Path) -> None:
-        printed = done(run("recipes", cwd=tmp_path))
+        printed = done(run("recipes", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "home")))
         for name, named in RECIPES.items():
             assert f"{name}\n    {named.dataset}: " in printed
+        assert re.search(r"paper-cifar10-ipc10\n.*\n    here: about [\d.,]+ (h|days) of processor time\n", printed)
+        assert re.search(r"here: counted FLOPs at [\d.]+ GFLOP per second of processor time, which a small", printed)
+        assert done(run("recipes", cwd=tmp_path, MIPSET_HOME=str(tmp_path / "home"))) == printed  # the rate is kept
         printed = done(run("recipes", "demo", cwd=tmp_path))
         assert not any(f"`{name}`" in printed for name in vars(RECIPES["demo"].recipe))  # written as flags
         assert "--width 32 " in printed
+        assert re.search(r"--outer 8 +ours +T, outer iterations", printed)
+        assert re.search(r"--real-batch 64 +release +real images per class", printed)
         assert len(printed.splitlines()) == len(vars(RECIPES["demo"].recipe))
         assert "Choose fashion-mini-cpu, demo, " in is_refused(run("recipes", "dem", cwd=tmp_path))

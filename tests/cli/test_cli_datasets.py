@@ -21,7 +21,7 @@ def test_data_fetch_of_an_unknown_dataset_is_refused(
     tmp_path: Path, refusal: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "cache"))
-    assert "'cifar11' cannot be fetched. Choose cifar10, " in refusal("data", "fetch", "cifar11")
+    assert "'cifar11' cannot be fetched. Did you mean cifar10? Choose cifar10, " in refusal("data", "fetch", "cifar11")
     assert names(tmp_path) == set()
 
 

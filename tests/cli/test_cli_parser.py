@@ -64,7 +64,9 @@ class TestNamesInErrors:
         ("arguments", "message"),
         [
             (["condense", "x", "--ipc"], "Argument --ipc: expected one argument. See `mipset condense --help`."),
-            ([], "The following arguments are required: VERB. See `mipset --help`."),
+            (["condense"], "DATASET is missing. See `mipset condense --help`."),
+            (["condense", "x", "--data", "y"], "DATASET is x, and --data is y. Leave one of them out."),
+            (["slice", "x", "--out", "y"], "N is missing. See `mipset slice --help`."),
             (["condense", "x", "--shiny"], "Unrecognized arguments: --shiny. See `mipset condense --help`."),
             (["data", "fetch", "mnist", "y"], "Unrecognized arguments: y. See `mipset data fetch --help`."),
             (["evaluate", "x", "--networks", "0"], "--networks is 0: it must be at least 1. Choose a larger value."),
@@ -75,6 +77,27 @@ class TestNamesInErrors:
         self, refusal: Here, arguments: list[str], message: str
     ) -> None:
         assert refusal(*arguments) == f"mipset: {message}\n"
+
+    @pytest.mark.parametrize(
+        ("arguments", "meant"),
+        [
+            (["condens"], "condense"),
+            (["condense", "fashion-mini", "--polcy", "mdc"], "--policy"),
+            (["condense", "fashion-mini", "--pixel_lr=1"], "--pixel-lr"),
+            (["condense", "fashion-mini", "--out", "x", "--policy", "mdcc"], "mdc"),
+            (["condense", "fashion-mini", "--out", "x", "--policy", "Every-Prefix"], "every-prefix"),
+            (["condense", "fashion-mini", "--out", "x", "--objective", "layerd"], "layered"),
+            (["condense", "fashion-mini", "--out", "x", "--recipe", "demmo"], "demo"),
+            (["condense", "fashion_mini", "--out", "x"], "fashion-mini"),
+            (["compare", "demo", "--methods", "baselin-c"], "baseline-c"),
+            (["evaluate", "x", "--protocol", "papper"], "paper"),
+            (["data", "fetch", "cifar"], "cifar10"),
+            (["data", "fech", "cifar10"], "fetch"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_misspelt_name_is_followed_by_what_was_meant(self, refusal: Here, arguments: list[str], meant: str) -> None:
+        assert f" Did you mean {meant}? " in f"{refusal(*arguments)[:-1]} "
 
     @pytest.mark.parametrize(
         ("command", "flags"),

@@ -52,6 +52,17 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
         within(plain, 15, t, 10)
 
 
+@pytest.mark.parametrize("pool", [{}, {"pool": 3, "life": 5}], ids=["new", "pool"])
+def test_early_training_is_a_part_of_the_budget(pool: dict[str, int]) -> None:
+    plain = Recipe(inner=10, train_images=640, early_epochs=2, **pool)
+    t = Times(match=0.1, step=0.01, start=0.0, early=7.0)
+    chosen = within(plain, 600, t, 10)
+    taken = seconds_of(chosen, t, 10) + chosen.networks * t.early
+    assert 600 - 11 - t.early * (4 if pool else 1) <= taken <= 600
+    with pytest.raises(SettingError, match="too little"):
+        within(plain, 25, t, 10)
+
+
 def test_trajectories_get_as_many_experts_as_their_share_of_the_time_allows() -> None:
     r = Recipe(objective="trajectory", learner="trajectories", inner=10, snapshot_steps=50, expert_starts=5)
     t = Times(match=0.1, step=0.01, start=0.0)  # 3 seconds for an expert of 300 steps, 1 for an inner iteration

@@ -47,6 +47,8 @@ SHORT = {"outer": 3, "inner": 3}
         {**MDC, "metric": "gradient"},
         {"policy": "every-prefix", "ipc": 4, "network_momentum": 0.0},
         {"policy": "baseline-c", "pool": 3, "life": 2},
+        {**MDC, "early_epochs": 1, "train_batch": 30},
+        {"policy": "every-prefix", "pool": 2, "life": 2, "early_epochs": 1, "train_batch": 30},
         {**FIRST_ORDER, "policy": "mdc"},
         {**FIRST_ORDER, "policy": "every-prefix"},
         {**UNTRAINED, "policy": "mdc"},
@@ -75,15 +77,17 @@ def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> No
     identity = Identity(r, toy.sha256)
     files = {}
     for step in condense(assemble(r, toy, engine=engine)):
-        file = tmp_path / f"{step.t}-{step.e}"
+        file = tmp_path / f"{step.t}-{step.e}-{len(files)}"
         save(file, step, identity, Spent(1.5, 2.5))
         files[file] = step.place
     whole = step.parts
-    assert [place.e for place in files.values()] == [1, 2, 0] * 3
+    early = sum(place.e == 0 and place.F is not None for place in files.values())
+    assert early == r.networks * r.early_steps(len(toy.train))
+    assert [place.e for place in files.values() if place.e or place.F is None] == [1, 2, 0] * 3
     for file, place in list(files.items())[:-1:2]:  # after e = 1 and 2 of an iteration, and after its end
         run = CheckpointedRun(file, assemble(r, toy, engine=engine), identity)
         run.resume(found(file))
-        assert (run.place.t, run.place.e) == (place.t, place.e)
+        assert (run.place.t, run.place.e, run.place.F is None) == (place.t, place.e, place.F is None)
         assert run.seconds - run.parts.learner.preparing_seconds >= 1.5
         assert run.spent.processor_seconds >= 2.5
         for _ in run.steps():

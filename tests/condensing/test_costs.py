@@ -96,6 +96,21 @@ def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_count
     assert counter.get_total_flops() == cost(chosen, toy.shape, toy.classes, len(toy.train)).run_flops
 
 
+@pytest.mark.parametrize("pool", [{}, {"pool": 2, "life": 3}], ids=["new", "pool"])
+def test_early_training_is_counted(toy: Dataset, recipe: Recipe, pool: dict[str, int]) -> None:
+    chosen = recipe.replace(policy="every-prefix", outer=5, early_epochs=2, train_batch=7, **pool)
+    counted = cost(chosen, toy.shape, toy.classes, len(toy.train))
+    with FlopCounterMode(display=False) as counter:
+        for _ in condense(assemble(chosen, toy)):
+            pass
+    assert counter.get_total_flops() == counted.run_flops
+    early = chosen.networks * 2 * (len(toy.train) // 7)
+    assert counted.training_steps == chosen.training_steps(toy.classes) + early
+    assert passes(chosen, toy.shape, toy.classes, len(toy.train)).backward == (
+        passes(chosen.replace(early_epochs=0), toy.shape, toy.classes, len(toy.train)).backward + early
+    )
+
+
 @pytest.mark.parametrize("init", ["herding", "k-means"])
 def test_looking_at_real_images_is_counted(toy: Dataset, recipe: Recipe, init: str) -> None:
     with FlopCounterMode(display=False) as counter:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from mipset.condensing.assembly import assemble
 from mipset.condensing.learners import TrainedOnReal
 from mipset.condensing.samplers import ShuffledEpochs
+from mipset.condensing.states import weights_of
 from mipset.data import Dataset
 from mipset.nn.augment import IDC, Operation
 from mipset.nn.networks import ConvNet, Network
@@ -71,6 +73,53 @@ def test_networks_of_a_pool_are_replaced_one_at_a_time(toy: Dataset) -> None:
         assert t < 3 or id(theta) == seen[-3] or ages[-1] == 0
     assert ages[::2] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert ages[1::2] == [0, 1, 0, 1, 2, 3, 0, 1]  # half a life ahead
+
+
+@pytest.mark.parametrize(("pool", "life"), [(1, 1), (1, 3), (2, 3), (3, 2), (4, 7)])
+@pytest.mark.parametrize("outer", [1, 2, 5, 12])
+def test_number_of_networks_of_a_run(toy: Dataset, outer: int, pool: int, life: int) -> None:
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC(()), mix=0.0)
+    learner = TrainedOnReal(build, real(toy), rule, batch=8, batches=1, seed=0, pool=pool, life=life)
+    seen = [learner.start(t) for t in range(1, outer + 1)]
+    if pool == 1 or life > 1:
+        assert Recipe(outer=outer, pool=pool, life=life).networks == len(set(map(id, seen)))
+
+
+def test_new_network_learns_early_and_only_once(toy: Dataset) -> None:
+    """Steps before the first match: as many as were asked for, and with other images in another outer iteration."""
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC((Operation.COLOR,)), mix=0.5)
+
+    def learner(early: int) -> TrainedOnReal:
+        return TrainedOnReal(build, real(toy), rule, batch=8, batches=1, seed=0, life=2, early=early)
+
+    plain, trained = learner(0), learner(4)
+    assert list(plain.early(plain.start(1), 1)) == []
+    theta = trained.start(1)
+    assert torch.equal(weights_of(theta), weights_of(plain.start(1)))
+    assert len(list(trained.early(theta, 1))) == 4
+    once = weights_of(theta)
+    assert not torch.equal(once, weights_of(plain.start(1)))
+    again = trained.start(2)  # the same network, which lives for two outer iterations
+    assert again is theta
+    assert list(trained.early(again, 2)) == []
+    assert torch.equal(weights_of(theta), once)
+    assert len(list(trained.early(trained.start(3), 3))) == 4
+
+
+def test_early_training_goes_on_where_it_was_saved(toy: Dataset) -> None:
+    rule = TrainingRule(0.05, 0.9, 5e-4, IDC((Operation.COLOR,)), mix=0.5)
+    whole, first, second = (
+        TrainedOnReal(build, real(toy), rule, batch=8, batches=1, seed=0, early=5) for _ in range(3)
+    )
+    theta = whole.start(1)
+    for _ in whole.early(theta, 1):
+        pass
+    steps = first.early(first.start(1), 1)
+    next(steps), next(steps)
+    second.restore(first.state())
+    resumed = second.inside(1, 0)
+    assert len(list(second.early(resumed, 1))) == 3
+    assert torch.equal(weights_of(resumed), weights_of(theta))
 
 
 def test_restored_pool_equals_the_original(toy: Dataset) -> None:

@@ -7,9 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
+from mipset.condensing.costs import cost
+from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared, base, gradients
+from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.networks import ConvNet, Network, ResNetAP, fresh
+from mipset.settings.recipe import Recipe
 
 DISTANCES: list[Distance] = [Squared(), L1(), RowCosine()]
 
@@ -123,3 +128,51 @@ def test_match_gives_features_without_gradient() -> None:
     assert not target.features.requires_grad
     torch.testing.assert_close(match.features[0], theta.features(synthetic).detach())
     torch.testing.assert_close(target.features[0], theta.features(real).detach())
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 5])
+@pytest.mark.parametrize("ends", [[12], [3, 12], [2, 4, 6, 8, 10, 12]], ids=str)
+def test_images_that_take_turns_have_the_same_distances_and_gradients(
+    monkeypatch: pytest.MonkeyPatch, ends: list[int], at_once: int
+) -> None:
+    theta, objective = network(), GradientMatching()
+
+    def matched() -> tuple[Tensor, Tensor, Tensor]:
+        pixels = images(12, 1).requires_grad_()
+        target = objective.target(theta, images(7, 0)[None], [2])
+        match = objective.distances(theta, pixels[None], [2], target, ends)
+        return match.distances.detach(), match.features, torch.autograd.grad(match.distances.sum(), pixels)[0]
+
+    together = matched()
+    monkeypatch.setattr(gradients, "PIXELS_AT_ONCE", at_once * 8 * 8)
+    for alone, expected in zip(matched(), together, strict=True):
+        torch.testing.assert_close(alone, expected)
+
+
+def test_turns_need_the_memory_of_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many images per class need little more memory, and twice the work."""
+    chosen = Recipe(width=8, factor=1, real_batch=4, train_batch=4, policy="baseline-c")
+    monkeypatch.setattr(gradients, "PIXELS_AT_ONCE", 4 * 32 * 32)
+    few, many = (cost(chosen.replace(ipc=ipc), (3, 32, 32), 2, 100) for ipc in (8, 16))
+    assert many.distances_flops == pytest.approx(2 * few.distances_flops, rel=0.1)
+    assert many.working_bytes < 1.4 * few.working_bytes
+    monkeypatch.setattr(gradients, "PIXELS_AT_ONCE", 10**9)
+    assert cost(chosen.replace(ipc=16), (3, 32, 32), 2, 100).working_bytes > 2 * many.working_bytes
+
+
+@pytest.mark.parametrize("objective", ["feature", "layered+2*confidence"])
+def test_first_order_objectives_need_the_memory_of_one_part(
+    toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, objective: str
+) -> None:
+    chosen = recipe.replace(objective=objective, policy="every-prefix", outer=1)
+
+    def pixels() -> Tensor:
+        *_, step = condense(assemble(chosen, toy))
+        return step.parts.S.pixels
+
+    together = pixels()
+    monkeypatch.setattr(base, "PIXELS_AT_ONCE", 2 * 12 * 12)
+    torch.testing.assert_close(pixels(), together, rtol=1e-4, atol=1e-5)
+    counted = cost(chosen, toy.shape, toy.classes, len(toy.train)).working_bytes
+    monkeypatch.setattr(base, "PIXELS_AT_ONCE", 10**9)
+    assert counted < cost(chosen, toy.shape, toy.classes, len(toy.train)).working_bytes

@@ -61,8 +61,8 @@ class TestPlan:
         assert point(1, 1.0).protocol == str(rule)
         source = device.open(set_path)
         room = source.file_bytes(n)
-        assert device.plan(source, bytes=room).epochs == rule.epochs_for(16 * n)
-        assert device.plan(source, bytes=room, batch=8).epochs == rule.epochs_for(16 * n)
+        assert device.plan(source, bytes=room).epochs == rule.epochs_for(16 * n, 1)
+        assert device.plan(source, bytes=room, batch=8).epochs == rule.epochs_for(16 * n, 1)
 
     def test_plan_obeys_every_limit(self, set_path: Path) -> None:
         source = device.open(set_path)
@@ -186,7 +186,7 @@ class TestTrainingTime:
     def test_plan_equals_the_evaluation_with_the_same_protocol(self, tmp_path: Path) -> None:
         for rule in protocol.PROTOCOLS.values():
             points = (timed(point(1, 40.0, protocol="anything"), rule.epochs, rule.least_steps, rule.batch),)
-            assert self.plan(tmp_path, *points).epochs == rule.epochs_for(96)
+            assert self.plan(tmp_path, *points).epochs == rule.epochs_for(96, 1)
 
     def test_evaluation_writes_the_training_time_into_every_point(self, tmp_path: Path, toy: Dataset) -> None:
         whole = Artifact(toy.train.images[:6].reshape(2, 3, *toy.shape), 1, toy.mean, toy.std, toy.class_names)
@@ -196,7 +196,7 @@ class TestTrainingTime:
         )
         assert [(p.epochs, p.least_steps, p.batch) for p in points] == [(3, 30, 2)] * 2
         whole.with_accuracy(points).write(tmp_path / "set")
-        assert device.plan(device.open(tmp_path / "set")).epochs == rule.epochs_for(6) == 10
+        assert device.plan(device.open(tmp_path / "set")).epochs == rule.epochs_for(6, 1) == 10
 
     def test_text_of_an_old_file_gives_the_epochs(self, tmp_path: Path) -> None:
         assert self.plan(tmp_path, point(6, 60.0, protocol="paper, 1000 epochs")).epochs == 1000

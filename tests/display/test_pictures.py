@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from mipset.display.pictures import CELL, GAP, MOST_PIXELS, PAPER, contact_sheet, write_contact_sheet
+from mipset import cli
+from mipset.display import pictures
+from mipset.display.pictures import (
+    CELL,
+    GAP,
+    MOST_PIXELS,
+    PAPER,
+    contact_sheet,
+    contact_sheet_svg,
+    write_contact_sheet,
+)
 from mipset.errors import ArtifactError, MissingExtraError
 from mipset.file.artifact import Artifact
 
@@ -114,3 +127,50 @@ def test_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[pictures\]"):
         contact_sheet(example(1))
+
+
+class TestLetters:
+    """Names are drawn, not boxes."""
+
+    @pytest.mark.parametrize("name", ["Ωμέγα", "кошка", "żółw", "قط"])
+    def test_letters_are_drawn_with_a_font_that_has_them(self, name: str) -> None:
+        """The font of matplotlib has these, the font of Pillow does not have all of them."""
+        text, font = pictures._drawable(name)
+        assert text == name
+        assert pictures._missing_letters(name, font) == set()
+        box = font.getmask(pictures.NO_LETTER)
+        assert all(bytes(font.getmask(letter)) != bytes(box) for letter in name)
+        assert pictures.without_font([name, "cat"]) == []
+
+    def test_letter_that_no_font_has_is_a_question_mark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pictures, "_font_files", lambda: ())
+        assert pictures._drawable("a猫b")[0] == "a?b"
+        assert pictures.without_font(["cat", "a猫b"]) == ["a猫b"]
+
+    def test_sheet_with_undrawable_names_is_written_and_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(pictures, "_font_files", lambda: ())
+        path = tmp_path / "set.safetensors"
+        replace(example(1), class_names=("cat", "猫")).write(path)
+        with pytest.raises(SystemExit):
+            cli.main(["show", str(path), "--sheet", str(tmp_path / "a.png")])
+        assert "No font of this machine has all letters of '猫', so `?` is drawn" in capfd.readouterr().err
+        with pytest.raises(SystemExit):
+            cli.main(["show", str(path), "--sheet", str(tmp_path / "a.svg")])
+        assert capfd.readouterr().err == ""
+        root = ElementTree.parse(tmp_path / "a.svg").getroot()
+        assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")] == ["1", "2", "3", "cat", "猫"]
+
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_svg_has_every_image_in_its_cell(self, channels: int) -> None:
+        artifact = replace(example(channels), class_names=("<b>&", "two\nlines"))
+        root = ElementTree.fromstring(contact_sheet_svg(artifact))
+        images = list(root.iter("{http://www.w3.org/2000/svg}image"))
+        assert len(images) == 6
+        assert len({(image.get("x"), image.get("y")) for image in images}) == 6
+        for image, pixels in zip(images, artifact.images.reshape(6, channels, 8, 8), strict=True):
+            png = b64decode(str(image.get("href")).removeprefix("data:image/png;base64,"))
+            with Image.open(io.BytesIO(png)) as shown:
+                np.testing.assert_array_equal(np.asarray(shown).reshape(8, 8, channels), np.moveaxis(pixels, 0, -1))
+        assert "two?lines" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -168,8 +168,8 @@ def test_a_network_with_batch_norm_learns_from_a_set_whose_last_batch_is_one_ima
 
 def test_small_sets_are_trained_for_more_epochs_until_least_steps() -> None:
     p = Protocol(epochs=25, batch=64, least_steps=150)
-    assert [p.epochs_for(images) for images in (40, 64, 65, 400, 4000)] == [150, 150, 75, 25, 25]
-    assert Protocol().epochs_for(40) == 1000
+    assert [p.epochs_for(images, 10) for images in (40, 64, 65, 400, 4000)] == [150, 150, 75, 25, 25]
+    assert Protocol().epochs_for(40, 10) == 1000
 
 
 def test_curve_has_mean_and_deviation_over_networks(toy: Dataset, artifact: Artifact) -> None:

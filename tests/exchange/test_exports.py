@@ -131,7 +131,7 @@ def test_export_command_refuses_with_one_sentence(tmp_path: Path, refusal: Here)
     for arguments, reason in (
         ((own, "--to", "npz", "--out", own, "--force"), "would overwrite the file itself"),
         ((own, "--to", "npz", "--out", taken), "exists already"),
-        ((own, "--to", "gif", "--out", new), "invalid choice: 'gif'"),
+        ((own, "--to", "gif", "--out", new), "--to is 'gif'. Choose png, "),
         ((own, "--to", "npz", "--out", new, "--ipc", 4), "Choose a size from 1 to 3"),
         ((own, "--to", "npz", "--out", new, "--ipc", 0), "Choose a size from 1 to 3"),
         ((tmp_path / "none", "--to", "npz", "--out", new), "There is no file"),

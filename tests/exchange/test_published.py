@@ -531,7 +531,7 @@ def test_import_command_refuses_with_one_line(tmp_path: Path, refusal: Here) -> 
         ),
         ((path, "--kind", "mdc", "--data", "fashion-mini", *new), "Give --factor"),
         ((path, "--kind", "dc", "--data", "fashion-mini", *new), "Use --kind mdc for values in [0, 1]"),
-        ((path, "--kind", "kip", "--data", "fashion-mini", *new), "invalid choice: 'kip'"),
+        ((path, "--kind", "kip", "--data", "fashion-mini", *new), "--kind is 'kip'. Choose mdc or dc"),
         ((path, *mdc, *new), "required: --data"),
     ):
         assert reason in refusal("import", *arguments)

@@ -11,7 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mipset.nn.augment import DSA, IDC, Affine, Augmentation, Color, Crop, Cutout, Draw, Flip, Operation, cutmix
+from mipset.nn.augment import (
+    COLOUR_VALUES,
+    COLOUR_VECTORS,
+    DSA,
+    IDC,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Affine,
+    Augmentation,
+    Color,
+    Crop,
+    Cutout,
+    Draw,
+    Flip,
+    Jitter,
+    Lighting,
+    Operation,
+    Zoom,
+    augmentation,
+    cutmix,
+)
 
 RESOLUTION = (16, 16)
 OPERATIONS = tuple(Operation)
@@ -127,7 +147,7 @@ def kinds(draw: Draw) -> list[type]:
 
 
 def test_idc_composes_flip_color_one_geometric_and_cutout() -> None:
-    everything = IDC(OPERATIONS)
+    everything = IDC(OPERATIONS[:6])  # without those of ImageNet
     middles = set()
     for seed in range(40):
         first, second, middle, last = everything.draw(rng(seed), RESOLUTION).transforms
@@ -181,3 +201,50 @@ def test_cutmix_has_the_given_probability() -> None:
     assert all(cutmix(x, labels, rng(seed), 0.0).share == 1 for seed in range(50))
     mixed = sum(cutmix(x, labels, rng(seed), 0.5).share < 1 for seed in range(400))
     assert 150 < mixed < 250
+
+
+class TestImageNet:
+    def unit(self, x: Tensor) -> Tensor:
+        mean, std = (torch.tensor(values, dtype=x.dtype).reshape(-1, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+        return x * std + mean
+
+    def test_operations_come_in_the_order_of_the_release(self) -> None:
+        drawn = augmentation("zoom_flip_jitter_lighting").draw(rng(), (16, 16), images=2)
+        assert [type(transform) for transform in drawn.transforms] == [Zoom, Flip, Jitter, Lighting]
+
+    def test_zoom_shows_half_to_all_of_the_area_from_inside_the_image(self) -> None:
+        x, y, half_width, half_height = Zoom.draw(rng(), 5000).part.unbind(dim=1)
+        area, ratio = half_width * half_height, half_width / half_height
+        assert 0.5 - 1e-6 <= float(area.min()) < 0.52
+        assert 0.98 < float(area.max()) <= 1
+        assert 3 / 4 - 1e-6 <= float(ratio.min()) < float(ratio.max()) <= 4 / 3 + 1e-6
+        assert bool(((x.abs() + half_width <= 1 + 1e-6) & (y.abs() + half_height <= 1 + 1e-6)).all())
+
+    def test_zoom_of_a_quadrant_enlarges_it(self) -> None:
+        x = images(1, resolution=(8, 8))
+        zoomed = Zoom(torch.tensor([[-0.5, 0.5, 0.5, 0.5]]))(x)  # the lower left quarter
+        enlarged = torch.nn.functional.interpolate(x[:, :, 4:, :4], size=(8, 8), mode="bilinear")
+        torch.testing.assert_close(zoomed[:, :, 1:-1, 1:-1], enlarged[:, :, 1:-1, 1:-1])
+        torch.testing.assert_close(Zoom(torch.tensor([[0.0, 0.0, 1.0, 1.0]]))(x), x)
+
+    def test_jitter_scales_pixels_from_0_to_1(self) -> None:
+        x, one = images(2), torch.ones(1)
+        torch.testing.assert_close(Jitter(one, one, one)(x), x)
+        torch.testing.assert_close(self.unit(Jitter(1.3 * one, one, one)(x)), 1.3 * self.unit(x), rtol=1e-6, atol=1e-6)
+        grey = (self.unit(x) * torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype).reshape(-1, 1, 1)).sum(1, True)
+        torch.testing.assert_close(self.unit(Jitter(one, one, 0 * one)(x)), grey.expand_as(x), rtol=1e-6, atol=1e-6)
+        level = grey.mean(dim=(2, 3), keepdim=True).expand_as(x)
+        torch.testing.assert_close(self.unit(Jitter(one, 0 * one, one)(x)), level, rtol=1e-6, atol=1e-6)
+        drawn = Jitter.draw(rng(), 2000).brightness
+        assert 0.6 <= float(drawn.min()) < 0.61 < 1.39 < float(drawn.max()) <= 1.4
+
+    def test_lighting_adds_principal_colours(self) -> None:
+        x = images(2)
+        shift = self.unit(Lighting(torch.tensor([[1.0, 0.0, 0.0]]))(x)) - self.unit(x)
+        first = torch.tensor([row[0] for row in COLOUR_VECTORS], dtype=x.dtype) * COLOUR_VALUES[0]
+        torch.testing.assert_close(shift, first.reshape(-1, 1, 1).expand_as(x), rtol=1e-6, atol=1e-6)
+        assert float(Lighting.draw(rng(), 3000).amounts.std()) == pytest.approx(0.1, rel=0.05)
+
+    def test_grey_images_can_be_augmented_too(self) -> None:
+        x = images(2)[:, :1]
+        assert augmentation("zoom_flip_jitter_lighting").draw(rng(), (16, 16), images=2)(x).shape == x.shape

@@ -192,7 +192,10 @@ class Parted(Alone):
 
     parts = 2
 
-    def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
+    def backward(
+        self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter], at_once: int | None = None
+    ) -> None:
+        del at_once
         learning, total = list(parameters), torch.zeros(())
         edges = [count * k // self.parts for k in range(self.parts + 1)]
         for first, last in itertools.pairwise(edges):

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared
 from mipset.nn.engines import Engine, Native
-from mipset.nn.native import Kernels, functions
-from mipset.nn.networks import ConvNet
+from mipset.nn.native import Block, Kernels, functions
+from mipset.nn.networks import ConvNet, ResNetAP
 
 SIZES = st.tuples(*(st.integers(low, high) for low, high in ((1, 5), (1, 40), (1, 40), (1, 11), (1, 11))))
 
@@ -111,21 +111,28 @@ def separated(n: int, c: int, h: int, w: int, beta: Tensor) -> Tensor:
     return x
 
 
-@given(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(2, 9), st.integers(2, 9)))
-def test_norm_relu_pool_and_its_derivatives(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
-    check_norm_relu_pool(kernels, sizes)
+BLOCKS = [Block(), Block(pool=4), Block(pool=1), Block(pool=1, relu=False)]
 
 
-@pytest.mark.parametrize("sizes", [(2, 150, 7, 6), (1, 260, 4, 4)])
-def test_norm_relu_pool_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
-    check_norm_relu_pool(kernels, sizes)
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(2, 9), st.integers(2, 9)),
+    st.sampled_from([kind for kind in BLOCKS if kind.pool <= 2]),
+)
+def test_norm_relu_pool_and_its_derivatives(kernels: Kernels, sizes: tuple[int, int, int, int], kind: Block) -> None:
+    check_norm_relu_pool(kernels, sizes, kind)
 
 
-def check_norm_relu_pool(kernels: Kernels, sizes: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize("kind", BLOCKS, ids=repr)
+@pytest.mark.parametrize("sizes", [(2, 150, 7, 6), (1, 260, 4, 4), (1, 20, 11, 12)])
+def test_norm_relu_pool_of_many_channels(kernels: Kernels, sizes: tuple[int, int, int, int], kind: Block) -> None:
+    check_norm_relu_pool(kernels, sizes, kind)
+
+
+def check_norm_relu_pool(kernels: Kernels, sizes: tuple[int, int, int, int], kind: Block) -> None:
     n, c, h, w = sizes
     beta = 0.3 * randn(c, seed=2)
     given_ = (separated(n, c, h, w, beta), torch.ones(c), beta)
-    dy, u = randn(n, c, h // 2, w // 2, seed=3), randn(n, c, h, w, seed=4)
+    dy, u = randn(n, c, h // kind.pool, w // kind.pool, seed=3), randn(n, c, h, w, seed=4)
 
     def derivatives(function: Callable[..., Tensor], kind: torch.dtype) -> list[Tensor]:
         x, gamma, shift = (value.to(kind).requires_grad_() for value in given_)
@@ -137,10 +144,11 @@ def check_norm_relu_pool(kernels: Kernels, sizes: tuple[int, int, int, int]) -> 
         return [out, *first, *torch.autograd.grad(dx, [slope, x], u.to(kind))]
 
     def plain(x: Tensor, gamma: Tensor, shift: Tensor) -> Tensor:
-        return F.avg_pool2d(F.relu(F.group_norm(x, c, gamma, shift, 1e-5)), 2)
+        normed = F.group_norm(x, c, gamma, shift, 1e-5)
+        return F.avg_pool2d(F.relu(normed) if kind.relu else normed, kind.pool)
 
     result = derivatives(
-        lambda x, gamma, shift: functions.norm_relu_pool(kernels, x, gamma, shift, 1e-5), torch.float32
+        lambda x, gamma, shift: functions.norm_relu_pool(kernels, x, gamma, shift, 1e-5, kind), torch.float32
     )
     for ours, theirs in zip(result, derivatives(plain, torch.float64), strict=True):
         close(ours, theirs, within=2e-3)  # few pixels make a small variance, which magnifies rounding
@@ -152,6 +160,29 @@ def test_second_derivatives_of_gamma_are_refused(kernels: Kernels) -> None:
     (dx,) = torch.autograd.grad(out.sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="Second derivatives exist for x only"):
         torch.autograd.grad(dx.square().sum(), x)
+
+
+@pytest.mark.parametrize(("side", "channels"), [(1, 3), (1, 20), (7, 3), (7, 20)])
+def test_other_filters_keep_the_memory_order_and_have_exact_derivatives(
+    kernels: Kernels, side: int, channels: int
+) -> None:
+    """Those of the stem and of the shortcuts of a ResNet: first and second derivatives against double precision."""
+    given_ = (randn(5, channels, 9, 8), randn(18, channels, side, side, seed=1), randn(5, 18, 9, 8, seed=2))
+    towards = (randn(5, 18, 9, 8, seed=3), randn(2, 18, channels, side, side, seed=4))
+
+    def derivatives(kind: torch.dtype, ours: bool) -> list[Tensor]:
+        layer = nn.Conv2d(channels, 18, side, padding=side // 2, bias=False).to(kind)
+        x, weight, slopes = (value.to(kind).requires_grad_() for value in given_)
+        layer.weight = nn.Parameter(weight.detach())
+        engine = Native(kernels) if ours else Engine()
+        out = engine.convolve(x, layer)
+        assert not ours or out.is_contiguous(memory_format=torch.channels_last)
+        first = torch.autograd.grad(out, [x, layer.weight], towards[0].to(kind))
+        gradients = engine.weight_gradients(x, slopes, layer, [2, 5])
+        return [out, *first, gradients, *torch.autograd.grad(gradients, [x, slopes], towards[1].to(kind))]
+
+    for computed, exact in zip(derivatives(torch.float32, True), derivatives(torch.float64, False), strict=True):
+        close(computed, exact)
 
 
 def clear_of_kinks(theta: ConvNet, images: Tensor, margin: float = 2e-5) -> Tensor:
@@ -198,6 +229,28 @@ def test_gradient_matching_is_the_same_with_both_engines(
     for mine, plain, exact in zip(ours, theirs, matched(Engine(), torch.float64), strict=True):
         error_of_torch = float((plain - exact).norm() / exact.norm())
         close(mine, exact, 1e-5 + 5 * error_of_torch)
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_gradient_matching_with_a_resnet_is_the_same_with_both_engines(kernels: Kernels, size: int) -> None:
+    """At 64 pixels with its stem of 7 x 7 pixels. Without ReLU, no rounding can decide what passes."""
+    objective = GradientMatching()
+    real, synthetic = (randn(3, 3, size, size, seed=seed) for seed in (0, 1))
+
+    def matched(engine: Engine, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(0)
+        theta = ResNetAP(3, 5, (size, size), 16, 10, engine).to(kind)
+        for name, parameter in theta.named_parameters():
+            if "norm" in name or name.startswith("stem.1") or "shortcut.2" in name:
+                parameter.data.copy_(torch.full_like(parameter, 9.0 if name.endswith("bias") else 1.0))
+        pixels = synthetic.to(kind).requires_grad_()
+        target = objective.target(theta, real.to(kind)[None], [3])
+        distances = objective.distances(theta, pixels[None], [3], target, [1, 3]).distances
+        return distances.detach(), torch.autograd.grad(distances.sum(), pixels)[0]
+
+    ours, plain = (matched(engine, torch.float32) for engine in (Native(kernels), Engine()))
+    for mine, torchs, exact in zip(ours, plain, matched(Engine(), torch.float64), strict=True):
+        close(mine, exact, 1e-5 + 5 * float((torchs - exact).norm() / exact.norm()))
 
 
 def test_training_is_the_same_with_both_engines(kernels: Kernels) -> None:

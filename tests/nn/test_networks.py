@@ -172,6 +172,15 @@ def test_resnet_ap_equals_a_plain_transcription(size: tuple[int, int]) -> None:
         torch.testing.assert_close(ours, books)
 
 
+def test_convolutions_of_resnet_ap_start_as_in_the_release() -> None:
+    """Gradients are inversely proportional to the weights before a norm, so the pixel learning rate depends on it."""
+    theta = fresh(builder(Architecture("resnet-ap", 32, 10), (3, 64, 64), 10), 0, CPU)
+    for layer in (module for module in theta.modules() if isinstance(module, nn.Conv2d)):
+        assert layer.bias is None
+        expected = (2 / (layer.out_channels * layer.kernel_size[0] ** 2)) ** 0.5
+        assert float(layer.weight.detach().std()) == pytest.approx(expected, rel=0.1)
+
+
 def test_resnet_halves_images_in_its_last_three_stages() -> None:
     theta = ResNet(3, 10, (32, 32), 4)
     x = theta.stem(noise(1, 3, 32, 32))

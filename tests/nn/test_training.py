@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from mipset.data import Dataset
+from mipset.nn import training
 from mipset.nn.augment import IDC, Operation
-from mipset.nn.networks import ConvNet, Network, fresh
+from mipset.nn.networks import ConvNet, Network, ResNet, fresh
 from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, generator, shuffled_batch
 from mipset.nn.training import Images, Schedule, TrainingRule, accuracy
@@ -59,3 +63,22 @@ def test_even_batches_hold_every_image_once(images: int, batch: int) -> None:
     assert max(lengths) - min(lengths) <= 1
     assert max(lengths) <= batch
     assert len(batches) == len(Schedule(1, batch).split(order)), "as many steps as with a smaller last batch"
+
+
+def test_large_batch_is_learned_in_parts_unless_images_are_mixed(toy: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same step up to rounding, with passes of a few images only."""
+    images, rule = real(toy), TrainingRule(0.05, 0.9, 5e-4, IDC((Operation.COLOR,)), mix=1.0)
+
+    def step(make: Callable[[], Network]) -> tuple[Tensor, list[int]]:
+        theta, sizes = fresh(make, 1, CPU), []
+        theta.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+        rule.step(theta, rule.optimiser(theta), *images.batch(slice(0, 20)), generator(0, Purpose.NETWORK, 1))
+        return torch.nn.utils.parameters_to_vector(theta.parameters()).detach(), sizes
+
+    whole, sizes = step(build)
+    assert sizes == [20]
+    monkeypatch.setattr(training, "PIXELS_AT_ONCE", 8 * 12 * 12)
+    parted, sizes = step(build)
+    assert sizes == [8, 8, 4]
+    torch.testing.assert_close(parted, whole, rtol=1e-4, atol=1e-6)
+    assert step(lambda: ResNet(3, 3, (12, 12), 4))[1] == [20]

@@ -41,7 +41,8 @@ def test_setting_that_the_run_does_not_use_is_refused(settings: dict[str, object
 
 
 def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(SettingError, match=re.escape(f"There is no recipe 'dmeo'. Choose {choices(RECIPES)}.")):
+    message = f"There is no recipe 'dmeo'. Did you mean demo? Choose {choices(RECIPES)}."
+    with pytest.raises(SettingError, match=re.escape(message)):
         recipe("dmeo")
 
 

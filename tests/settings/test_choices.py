@@ -52,7 +52,9 @@ def test_settings_that_need_others_name_settings_and_their_choices() -> None:
         "pixel_optimiser": choices.OPTIMISERS,
         "sampler": choices.SAMPLERS,
         "objective": choices.OBJECTIVES,
+        "network": NETWORKS,
     }
+    assert choices.READ_IF["width"]["network"] == tuple(CONDENSING_NETWORKS)
     assert set(choices.READ_IF) <= {f.name for f in fields(Recipe)}
     for needed in choices.READ_IF.values():
         for other, values in needed.items():

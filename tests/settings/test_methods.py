@@ -53,6 +53,7 @@ class TestParsing:
         ("text", "message"),
         [
             ("bd", "^`methods`: there is no method 'bd'. Choose baseline-a, .* or a group: baselines, "),
+            ("mcd", "^`methods`: there is no method 'mcd'. Did you mean mdc\\? Choose baseline-a, .* or a group: bas"),
             ("", "there is no method ''"),
             ("baseline-c,,mdc", "there is no method ''"),
             ("mdc:pixel-lr", "'pixel-lr' in 'mdc:pixel-lr' is not a setting of a recipe. Write a name and a value"),

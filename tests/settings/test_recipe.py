@@ -42,13 +42,13 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
     [
         (
             {"policy": "mcd"},
-            r"`policy` is 'mcd'\. Choose baseline-c, .* or every-prefix, or a class of your own as module:Class\.$",
+            r"`policy` is 'mcd'\. Did you mean mdc\? Choose baseline-c, .*, or a class of your own as module:Class\.$",
         ),
         (
             {"network": "resnet"},
-            r"`network` is 'resnet', whose batch norm mixes the images of a batch\. Choose convnet or resnet-ap\.$",
+            r"`network` is 'resnet', whose batch norm mixes the images of a batch\. .*Choose convnet or resnet-ap, or ",
         ),
-        ({"network": "vgg"}, r"`network` is 'vgg'\. Choose convnet or resnet-ap\.$"),
+        ({"network": "vgg"}, r"`network` is 'vgg'\. Choose convnet or resnet-ap, or a class of your own"),
         ({"policy": "densenet"}, r"`policy` is 'densenet'\. Choose"),
         ({"ipc": 0}, r"`ipc` is 0: it must be at least 1 and at most 1e\+06\.$"),
         ({"ipc": 1.5}, r"`ipc` is 1.5: it must be of type int\.$"),
@@ -70,7 +70,7 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ({"prefix_weights": "size"}, r"`prefix_weights` size needs `policy` every-prefix, not mdc\."),
         ({"policy": "every-prefix", "prefix_weights": "1,2"}, r"`prefix_weights` is '1,2': .* 10 numbers"),
         ({"policy": "every-prefix", "prefix_weights": "two"}, r"`prefix_weights` is 'two'"),
-        ({"widht": 3}, r"no setting 'widht'\. Choose .*width"),
+        ({"widht": 3}, r"no setting 'widht'\. Did you mean width\? Choose .*width"),
     ],
     ids=str,
 )

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from mipset import __version__
-from mipset.cli import comparing, condensing, datasets, devices, evaluating, files, reporting
+from mipset.cli import comparing, completing, condensing, datasets, devices, evaluating, files, reporting
+from mipset.cli.config import unchanged_settings, with_config
 from mipset.cli.parser import Parser
 from mipset.cli.stopping import Stopping
 from mipset.cli.wording import print_message
@@ -22,6 +24,18 @@ from mipset.errors import MipsetError, SettingError, TeamError, choices, missing
 from mipset.nn.distributed import ALONE, Team, joined
 
 PACKAGES = {"torch": "torch", "PIL": "Pillow"}  # by module: what a verb may need and a device does not have
+FIRST_STEPS = """\
+mipset condenses a labelled image set once. Every prefix of the result is a training set.
+
+First, with images that come with mipset (half a minute each):
+    mipset condense fashion-mini --recipe demo --out demo.safetensors
+    mipset evaluate demo.safetensors --protocol quick --save
+    mipset show demo.safetensors
+
+Then with your own, in one sub-folder per class:
+    mipset condense folder:PATH --resolution 32 --budget 10min --out mine.safetensors
+
+All verbs: mipset --help. All flags of a verb: mipset VERB --help."""
 USE_MEMORY = ("width", "real_batch", "ipc", "workers")  # smaller values need less memory
 
 
@@ -52,12 +66,16 @@ def _main(words: list[str], stopping: Stopping) -> int:
 
 
 def _run(words: list[str], team: Team, stopping: Stopping) -> int:
-    arguments = argparse.Namespace(team=team, stopping=stopping, parser=None)
+    arguments = argparse.Namespace(team=team, stopping=stopping, parser=None, json=False, quiet=False)
+    if not words:
+        print(FIRST_STEPS)
+        return 0
     try:
         with _only_the_leader_prints(team):
             _parse(words, arguments)
             run: Callable[[argparse.Namespace], None] = arguments.run
-            run(arguments)
+            with _without_remarks() if arguments.quiet else nullcontext():
+                run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         return _fail(_interrupted(str(stop)), team, stopping.code)
@@ -86,10 +104,17 @@ def _run(words: list[str], team: Team, stopping: Stopping) -> int:
 def _parse(words: list[str], arguments: argparse.Namespace) -> None:
     """Read the words into `arguments`. An error for words that no flag takes names the help of the verb."""
     top = parser()
+    table: dict[str, Any] = {}
+    named = top.verbs().get(words[0]) if words else None
+    if named is not None and "config" in named.typed_names():
+        arguments.parser = named  # for the names in an error
+        more, table = with_config(words[1:], named)
+        words = [words[0], *more]
     _, unknown = top.parse_known_args(words, arguments)
     if unknown:
         verb: Parser = arguments.parser or top
-        verb.error(f"unrecognized arguments: {' '.join(unknown)}")
+        verb.refuse_unknown(unknown)
+    arguments.unchanged = unchanged_settings(arguments, table)
 
 
 def _typed_names(arguments: argparse.Namespace) -> dict[str, str]:
@@ -126,6 +151,13 @@ def _only_the_leader_prints(team: Team) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Show nothing on standard error while a verb runs: no progress and no remarks. Its error is printed afterwards."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):
+        yield
+
+
 def _forget_output() -> None:
     """Drop the output that could not be written, so that Python does not try again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,4 +173,5 @@ def parser() -> Parser:
     verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
     for module in (condensing, evaluating, comparing, reporting, files, devices, datasets):
         module.add(verbs)
+    completing.add(verbs, parser)
     return top

@@ -20,7 +20,9 @@ from mipset.cli.machine import (
 )
 from mipset.cli.parser import (
     Verbs,
+    add_config_flag,
     add_data_flags,
+    add_json_flag,
     add_protocol_flags,
     add_recipe_flags,
     add_verb,
@@ -30,7 +32,7 @@ from mipset.cli.parser import (
     parse_sizes,
     protocol_of,
 )
-from mipset.cli.wording import counted, print_message
+from mipset.cli.wording import counted, print_message, print_result
 from mipset.display.progress import Progress
 from mipset.errors import DivergedError, SettingError, how_to_install
 from mipset.units import byte_count, duration
@@ -52,6 +54,8 @@ DEFAULT_METHODS = "baseline-c,mdc,every-prefix"
 def add(verbs: Verbs) -> None:
     """The verbs of this module and their flags."""
     verb = add_verb(verbs, "compare", run_compare, "compare methods in one table", "RECIPE [FLAG ...]")
+    add_json_flag(verb)
+    add_config_flag(verb)
     verb.add_argument("recipe", metavar="RECIPE", help="a name that `mipset recipes` lists, or a dataset")
     verb.add_argument(
         "--methods",
@@ -73,10 +77,13 @@ def add(verbs: Verbs) -> None:
         "--held-out",
         metavar="SHARE",
         type=float,
-        help="test on this share of the training images; use it to choose settings",
+        help="test on this share of the training images, such as 0.2; use it to choose settings (default: the test "
+        "images)",
     )
     verb.add_argument("--sizes", metavar="SIZES", help="sizes to evaluate, such as 1-10 or 1,2,5 (default: all)")
-    verb.add_argument("--at", metavar="T,T", help="also evaluate after these outer iterations, such as 2,5,10")
+    verb.add_argument(
+        "--at", metavar="T,T", help="also evaluate after these outer iterations, such as 2,5,10 (default: none)"
+    )
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
     add_protocol_flags(verb, seed="--evaluation-seed")
     verb.add_argument(
@@ -91,7 +98,8 @@ def add(verbs: Verbs) -> None:
     add_machine_flags(verb)
     add_memory_flag(verb)
 
-    add_verb(verbs, "methods", run_methods, "list what `mipset compare` can compare")
+    verb = add_verb(verbs, "methods", run_methods, "list what `mipset compare` can compare")
+    add_json_flag(verb)
 
 
 def run_compare(arguments: argparse.Namespace) -> None:
@@ -109,7 +117,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         raise SettingError(f"`out` {arguments.out} is a file. Name a folder; it need not exist.")
     comparison, machine = _comparison(arguments)
     if arguments.dry_run:
-        _print_missing(comparison, machine)
+        _print_missing(arguments, comparison, machine)
         return
     from mipset.experiments.report import write_report
     from mipset.experiments.run import run_missing
@@ -127,8 +135,12 @@ def run_compare(arguments: argparse.Namespace) -> None:
             write_report(comparison)
             raise
     files = write_report(comparison)
-    _print_tables(comparison.results())
-    print(f"{comparison.store.folder}: {', '.join(files[:-1])} and {files[-1]}")
+    results, folder = comparison.results(), comparison.store.folder
+    print_result(
+        arguments,
+        {"folder": folder, "files": files, "results": [asdict(result) for result in results]},
+        "\n".join([*_tables(results), f"{folder}: {', '.join(files[:-1])} and {files[-1]}"]),
+    )
     if not any(file.endswith(".svg") for file in files):
         print_message(f"Charts were not drawn: matplotlib is not installed. Run {how_to_install('charts')}.")
 
@@ -191,22 +203,23 @@ def _fitting(method: Method, name: str, changes: Mapping[str, Any], data: Datase
     return {setting: fitted[setting] for setting, value in asdict(wanted).items() if fitted[setting] != value}
 
 
-def _print_tables(results: Sequence[Result]) -> None:
+def _tables(results: Sequence[Result]) -> list[str]:
+    """The accuracies with each architecture, and the costs, as text."""
     from mipset.display.tables import in_columns
     from mipset.experiments.report import accuracy_table, cost_table, overtaking_sentences
     from mipset.experiments.summary import by_architecture, one_per_run, rows
 
+    lines: list[str] = []
     for network, group in by_architecture(results).items():
         methods = rows(group)
         if methods:
-            print(f"accuracy in % on test images ({network}; protocol {group[0].protocol})")
-            print(in_columns(accuracy_table(methods)))
-            for sentence in overtaking_sentences(group):
-                print(sentence)
-    print(in_columns(cost_table(rows(one_per_run(results)))))
+            lines.append(f"accuracy in % on test images ({network}; protocol {group[0].protocol})")
+            lines.append(in_columns(accuracy_table(methods)))
+            lines += overtaking_sentences(group)
+    return [*lines, in_columns(cost_table(rows(one_per_run(results))))]
 
 
-def _print_missing(comparison: Comparison, machine: Machine) -> None:
+def _print_missing(arguments: argparse.Namespace, comparison: Comparison, machine: Machine) -> None:
     """Print what `compare` would run, and what that costs."""
     from mipset.display.tables import in_columns
     from mipset.experiments.workload import Workload
@@ -214,34 +227,42 @@ def _print_missing(comparison: Comparison, machine: Machine) -> None:
     grid, workload = comparison.grid, Workload(comparison)
     seconds = workload.time_estimate(machine.device, machine.engine)
     table = [["method", "seed", "condensations to run", "evaluations to run", "time"]]
+    cells: list[dict[str, Any]] = []
     for cell in grid.cells:
         runs, all_runs = len(comparison.missing_runs([cell])), len(cell.condensations)
         evaluations = len(comparison.missing(cell)) * len(grid.plan.sizes) * grid.plan.networks
+        cell_seconds = seconds([cell]) if evaluations else 0.0
         table.append(
             [
                 cell.method.name,
                 str(cell.recipe.seed),
                 f"{runs} of {all_runs}, {cell.recipe.outer} x {cell.recipe.inner}" if all_runs else "none",
                 str(evaluations),
-                duration(seconds([cell])) if evaluations else "done",
+                duration(cell_seconds) if evaluations else "done",
             ]
         )
-    print(in_columns(table))
-    print(
-        f"about {duration(seconds(grid.cells))} on this machine (methods share condensations), "
-        f"and about {byte_count(workload.max_memory(machine.workers))} of memory"
+        missing = {"condensations": runs, "evaluations": evaluations, "seconds": cell_seconds}
+        cells.append({"method": cell.method.name, "seed": cell.recipe.seed, **missing})
+    all_seconds, memory, folder = seconds(grid.cells), workload.max_memory(machine.workers), comparison.store.folder
+    print_result(
+        arguments,
+        {"folder": folder, "seconds": all_seconds, "memory": memory, "missing": cells},
+        f"{in_columns(table)}\nabout {duration(all_seconds)} on this machine (methods share condensations), "
+        f"and about {byte_count(memory)} of memory\nNothing was run. Leave out --dry-run to run it in {folder}.",
     )
-    print(f"Nothing was run. Leave out --dry-run to run it in {comparison.store.folder}.")
 
 
-def run_methods(arguments: argparse.Namespace) -> None:  # noqa: ARG001
+def run_methods(arguments: argparse.Namespace) -> None:
     """List the methods that `mipset compare` knows, and the groups of methods that give the paper's tables.
 
     Settings of one method are written after colons: mdc:pixel-lr=0.03:freeze=never.
     """
     from mipset.settings.methods import GROUPS, METHODS
 
-    for name, method in METHODS.items():
-        print(f"{name}\n    {method.text}")
-    for name, members in GROUPS.items():
-        print(f"{name}\n    {', '.join(members)}")
+    lines = {name: method.text for name, method in METHODS.items()}
+    groups = {name: ", ".join(members) for name, members in GROUPS.items()}
+    print_result(
+        arguments,
+        {"methods": lines, "groups": GROUPS},
+        "\n".join(f"{name}\n    {text}" for name, text in {**lines, **groups}.items()),
+    )

@@ -27,16 +27,19 @@ from mipset.cli.machine import Engines, add_machine_flags, add_memory_flag, chec
 from mipset.cli.parser import (
     Parser,
     Verbs,
+    add_config_flag,
     add_data_flags,
+    add_json_flag,
     add_recipe_flags,
     add_source_flags,
     add_verb,
     flag_of,
+    given_once,
     given_settings,
     with_flags,
 )
 from mipset.cli.stopping import Stopping
-from mipset.cli.wording import bytes_of, counted, print_message, titled_lines
+from mipset.cli.wording import bytes_of, counted, file_facts, print_message, print_result, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
 from mipset.nn.distributed import Team
@@ -63,21 +66,24 @@ MOST_SHOWN = 12  # sizes whose cost is printed one by one
 
 def _add_run_flags(verb: Parser, out: str) -> None:
     """Add the flags about stopping a run and continuing it."""
-    group = verb.add_argument_group(
-        "runs", f"A run that was stopped left {out}.checkpoint: the same command continues it."
+    verb.add_argument(
+        "--max-time",
+        metavar="TIME",
+        help="stop after this time, such as 90s or 2h, and keep a checkpoint: the same command continues (default: no "
+        "limit)",
     )
-    group.add_argument(
-        "--max-time", metavar="TIME", help="stop after this time, such as 90s or 2h, and keep a checkpoint"
-    )
-    group.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
-    group.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
-    group.add_argument(
+    verb.add_argument("--fresh", action="store_true", help=f"start again, and forget {out}.checkpoint")
+    verb.add_argument("--resume", action="store_true", help=f"refuse to start if there is no {out}.checkpoint")
+    verb.add_argument(
         "--log",
         metavar="PATH",
         help=f"log of the run: loss, distances, selections, time, memory; none for no log (default: {out}.log.jsonl)",
     )
-    group.add_argument(
-        "--tensorboard", metavar="DIR", type=Path, help="write loss, distances and images for TensorBoard"
+    verb.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        type=Path,
+        help="write loss, distances and images for TensorBoard (default: none)",
     )
 
 
@@ -86,20 +92,29 @@ def add(verbs: Verbs) -> None:
     verb = add_verb(
         verbs, "condense", run_condense, "condense a dataset into one file", "DATASET --out FILE [FLAG ...]"
     )
+    add_json_flag(verb)
+    add_config_flag(verb)
     verb.add_argument(
-        "dataset", metavar="DATASET", help="a name that `mipset data` lists, such as cifar10, folder:PATH or hf:NAME"
+        "dataset",
+        metavar="DATASET",
+        nargs="?",
+        help="a name that `mipset data` lists, such as cifar10, folder:PATH or hf:NAME",
     )
-    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write")
+    verb.add_argument("--data", metavar="DATASET", help="the same, with a flag (default: DATASET)")
+    verb.add_argument("--out", metavar="FILE", type=Path, help="the file to write (needed, except with --dry-run)")
     verb.add_argument(
         "--recipe", metavar="NAME", help="settings to start from (default: the recipe for DATASET, else own-cpu)"
     )
     verb.add_argument(
         "--budget",
         metavar="TIME",
-        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself",
+        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself (default: "
+        "those of the recipe)",
     )
     add_recipe_flags(verb)
-    verb.add_argument("--start", metavar="FILE", type=Path, help="start from the images of this condensed set")
+    verb.add_argument(
+        "--start", metavar="FILE", type=Path, help="start from the images of this condensed set (default: --init)"
+    )
     add_data_flags(verb)
     add_machine_flags(verb)
     add_memory_flag(verb)
@@ -110,18 +125,22 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
     verb = add_verb(verbs, "grow", run_grow, "add images or classes to a file", "FILE --out FILE2 [FLAG ...]")
+    add_json_flag(verb)
+    add_config_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a file that `mipset condense` wrote")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     add_source_flags(verb, "the real images")
     verb.add_argument("--recipe", metavar="NAME", help="settings to start from (default: those in FILE)")
-    add_recipe_flags(verb)
+    add_recipe_flags(verb, default="default: that of FILE or of --recipe")
     add_machine_flags(verb)
     add_memory_flag(verb)
     _add_run_flags(verb, "FILE2")
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
     verb = add_verb(verbs, "recipes", run_recipes, "list the named recipes")
+    add_json_flag(verb)
     verb.add_argument("name", metavar="NAME", nargs="?", help="show every setting of this recipe")
+    verb.add_argument("--toml", action="store_true", help="print the settings of NAME as a file for --config")
 
 
 def run_condense(arguments: argparse.Namespace) -> None:
@@ -131,6 +150,7 @@ def run_condense(arguments: argparse.Namespace) -> None:
     torchrun --nproc-per-node 2 -m mipset condense ...
     """
     team: Team = arguments.team
+    arguments.dataset = given_once(arguments, "dataset", "data")
     if arguments.out is None and not arguments.dry_run:
         raise SettingError("The argument --out is required. See `mipset condense --help`.")
     if arguments.out is not None and team.leads:
@@ -165,7 +185,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     engine = engines.for_work(lambda: work(recipe, data.shape, data.classes))
     origin: Provenance = {**loaded_with, **start_origin, "engine": str(engine)}
     if arguments.dry_run:
-        _print_cost(recipe, data, device, engine, first, origin)
+        _print_cost(arguments, recipe, data, device, engine, first, origin)
         return
     check_fit(recipe if first is None else recipe.replace(init="noise"), data)
     check_memory(arguments, device, lambda: _cost(recipe, data).max_memory)
@@ -279,9 +299,12 @@ def _carry_out(
         assert run.last is not None
         artifact = pack_step(run.last)
         _write_or_keep(artifact, arguments.out, run)
-    print(
+    seconds = time.monotonic() - start
+    print_result(
+        arguments,
+        file_facts(arguments.out, artifact.ipc, artifact.class_names, seconds=seconds, loss=run.last.loss),
         f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}, in {duration(time.monotonic() - start)}{ending}"
+        f"{bytes_of(arguments.out)}, in {duration(seconds)}{ending}",
     )
 
 
@@ -331,8 +354,7 @@ def _take_steps(arguments: argparse.Namespace, title: str, run: CheckpointedRun,
     with Progress(title, 1.0, run.share) as bar:
         try:
             for step in logged(run.steps(lambda: stopping.asked), tell, lambda: run.spent):
-                note = f"outer {step.t}/{run.parts.T}  loss {step.loss:.3g}  {run.parts.policy.note()}"
-                bar.advance(step.share - bar.done, note)
+                bar.show(step)
         except TeamError as error:
             raise TeamError(f"{error}. {_how_to_continue(arguments, run)}") from error
     if not run.complete:
@@ -450,6 +472,7 @@ def _tell_disk(recipe: Recipe, data: Dataset, device: torch.device, engine: Engi
 
 
 def _print_cost(
+    arguments: argparse.Namespace,
     recipe: Recipe,
     data: Dataset,
     device: torch.device,
@@ -494,8 +517,18 @@ def _print_cost(
         rows["disk"] = (
             f"{byte_count(cost.trajectory_bytes)} for the trajectories of {counted(recipe.experts, 'expert')}"
         )
-    print(titled_lines(rows))
-    print("nothing was condensed or written: leave out --dry-run and add --out FILE to do it")
+    facts = {
+        "dataset": data.name,
+        "flops": cost.run_flops,
+        "seconds": cost.seconds(match, step),
+        "memory": cost.max_memory,
+        "bytes": packed_bytes(recipe, data, origin),
+        "device": str(device),
+        "engine": str(engine),
+        "settings": asdict(recipe),
+    }
+    note = "nothing was condensed or written: leave out --dry-run and add --out FILE to do it"
+    print_result(arguments, facts, f"{titled_lines(rows)}\n{note}")
 
 
 def run_grow(arguments: argparse.Namespace) -> None:
@@ -540,14 +573,61 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
 
 
 def run_recipes(arguments: argparse.Namespace) -> None:
-    """List the named recipes, with the dataset and the expected accuracy of each, or every setting of one recipe."""
-    from mipset.settings.catalogue import RECIPES, recipe
+    """List the named recipes, with the dataset, the expected accuracy and the time of each on this machine.
 
+    With NAME, list every setting of that recipe, and where it comes from: the paper, the authors' release, or us.
+    """
+    from mipset.settings.catalogue import RECIPES, recipe, sources
+    from mipset.settings.toml import recipe_toml
+    from mipset.units import flop_count
+
+    if arguments.toml:
+        if arguments.name is None:
+            raise SettingError("`toml` needs the NAME of a recipe. `mipset recipes` lists them.")
+        print(recipe_toml(arguments.name, recipe(arguments.name)))
+        return
     if arguments.name is None:
+        seconds, rate = _seconds_of_recipes()
+        lines = []
         for name, named in RECIPES.items():
-            print(f"{name}\n    {named.dataset}: {named.promise}")
+            lines.append(f"{name}\n    {named.dataset}: {named.promise}")
+            if name in seconds:
+                lines.append(f"    here: about {duration(seconds[name])} of processor time")
+        note = (
+            f"here: counted FLOPs at {flop_count(round(rate))} per second of processor time, which a small network "
+            f"reached on this machine; mipset condense --dry-run measures a recipe itself"
+        )
+        facts = {
+            name: {
+                "dataset": named.dataset,
+                "promise": named.promise,
+                "recipe": asdict(named.recipe),
+                "seconds": seconds.get(name),
+            }
+            for name, named in RECIPES.items()
+        }
+        print_result(arguments, facts, "\n".join([*lines, "", note]))
         return
     settings = recipe(arguments.name)
-    for f in fields(settings):
-        setting = f"{flag_of(f.name)} {getattr(settings, f.name)}"
-        print(f"{setting:<36}  {with_flags(f.metadata['help'])}")
+    origin = sources(arguments.name)
+    lines = [
+        f"{f'{flag_of(f.name)} {getattr(settings, f.name)}':<36}  {origin[f.name]:<8} {with_flags(f.metadata['help'])}"
+        for f in fields(settings)
+    ]
+    print_result(arguments, {"settings": asdict(settings), "sources": origin}, "\n".join(lines))
+
+
+def _seconds_of_recipes() -> tuple[dict[str, float], float]:
+    """About how long each recipe for a published dataset takes here, and the FLOPs per second of this machine."""
+    from mipset.condensing.rates import Job, seconds_of
+    from mipset.data import spec_of
+    from mipset.settings.catalogue import RECIPES
+
+    specs = {name: spec_of(named.dataset) for name, named in RECIPES.items()}
+    return seconds_of(
+        {
+            name: Job(RECIPES[name].recipe, spec.shape, len(spec.class_names), spec.train_count)
+            for name, spec in specs.items()
+            if spec is not None
+        }
+    )

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
-from mipset.cli.parser import Verbs, add_verb
+from mipset.cli.parser import Verbs, add_json_flag, add_verb
+from mipset.cli.wording import print_result
 from mipset.display.progress import Progress
 
 
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
     verb = add_verb(verbs, "data", run_data, "list the datasets, or download one")
+    add_json_flag(verb)
     actions = verb.add_subparsers(metavar="[fetch NAME]")
 
     action = add_verb(actions, "fetch", run_data_fetch, "download a dataset")
+    add_json_flag(action)
     action.add_argument("name", metavar="NAME", help="a name that `mipset data` lists, or hf:NAME[:CONFIG]")
 
 
-def run_data(arguments: argparse.Namespace) -> None:  # noqa: ARG001
+def run_data(arguments: argparse.Namespace) -> None:
     """List the datasets that can be condensed, and where they are. `mipset data fetch NAME` downloads one."""
     from mipset.data import available
 
-    for entry in available():
+    entries = available()
+    lines = []
+    for entry in entries:
         state = f"here: {entry.path}" if entry.present else f"not here: {entry.how_to_get}"
-        print(f"{entry.name}\n    {entry.description}\n    {state}")
+        lines.append(f"{entry.name}\n    {entry.description}\n    {state}")
+    print_result(arguments, [asdict(entry) for entry in entries], "\n".join(lines))
 
 
 def run_data_fetch(arguments: argparse.Namespace) -> None:
@@ -32,4 +39,4 @@ def run_data_fetch(arguments: argparse.Namespace) -> None:
 
     with Progress() as bar:
         path = fetch(arguments.name, report=bar.report)
-    print(f"{arguments.name} is in {path}")
+    print_result(arguments, {"name": arguments.name, "path": path}, f"{arguments.name} is in {path}")

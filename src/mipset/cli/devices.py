@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mipset.cli.inputs import check_output
-from mipset.cli.parser import Parser, Verbs, add_verb, check_at_least
-from mipset.cli.wording import bytes_of, counted, titled_lines
+from mipset.cli.parser import Parser, Verbs, add_json_flag, add_verb, check_at_least
+from mipset.cli.wording import bytes_of, counted, file_facts, print_result, titled_lines
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
-from mipset.units import duration
+from mipset.units import byte_count, duration
+
+if TYPE_CHECKING:
+    from mipset.device.source import Source
 
 LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
 
@@ -29,23 +33,39 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--ipc", metavar="N", type=int, help="images per class (default: as many as fit)")
     _add_limit_flags(verb)
     verb.add_argument(
-        "--cache", metavar="DIR", type=Path, help="keep downloaded images in this folder and reuse them next time"
+        "--cache",
+        metavar="DIR",
+        type=Path,
+        help="keep downloaded images in this folder and reuse them next time (default: none)",
     )
     verb.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
 def _add_source(verb: Parser) -> None:
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE_OR_URL", help="a path, or an address that begins with http or https")
 
 
 def _add_limit_flags(verb: Parser) -> None:
     group = verb.add_argument_group("limits", "Limits of the device. The largest size within all of them is chosen.")
-    group.add_argument("--bytes", metavar="B", type=_byte_number, help="storage for the file, such as 200kB")
     group.add_argument(
-        "--memory", metavar="B", type=_byte_number, help="memory for training without the network, such as 8MB"
+        "--bytes", metavar="B", type=_byte_number, help="storage for the file, such as 200kB (default: no limit)"
     )
-    group.add_argument("--seconds", metavar="S", type=float, help="time for training; needs --throughput")
-    group.add_argument("--throughput", metavar="X", type=float, help="images per second that the device trains on")
+    group.add_argument(
+        "--memory",
+        metavar="B",
+        type=_byte_number,
+        help="memory for training without the network, such as 8MB (default: no limit)",
+    )
+    group.add_argument(
+        "--seconds",
+        metavar="S",
+        type=float,
+        help="time for training, in seconds; needs --throughput (default: no limit)",
+    )
+    group.add_argument(
+        "--throughput", metavar="X", type=float, help="images per second that the device trains on (default: unknown)"
+    )
     group.add_argument(
         "--epochs", metavar="E", type=int, help="epochs of training (default: those that the file was evaluated with)"
     )
@@ -66,7 +86,6 @@ def run_plan(arguments: argparse.Namespace) -> None:
     This reads only the header of the file.
     """
     from mipset import device
-    from mipset.units import byte_count
 
     source = device.open(arguments.file)
     plan = device.plan(source, **_limits(arguments))
@@ -90,7 +109,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
         "training": training,
         "accuracy": accuracy,
     }
-    print(titled_lines(rows))
+    print_result(arguments, {"file": source.name, "of": source.about.ipc, **asdict(plan)}, titled_lines(rows))
 
 
 def run_fetch(arguments: argparse.Namespace) -> None:
@@ -109,7 +128,25 @@ def run_fetch(arguments: argparse.Namespace) -> None:
         source = device.open(arguments.file, cache=arguments.cache, report=bar.report)
         subset = source.prefix(device.plan(source, **limits).size if arguments.ipc is None else arguments.ipc)
     subset.write(arguments.out)
-    print(f"{arguments.out}: {subset.sizes[0]} of {source.about.ipc} images per class, {bytes_of(arguments.out)}")
+    size, about = subset.sizes[0], source.about
+    facts = file_facts(arguments.out, size, about.class_names, of=about.ipc, moved=source.moved, ranges=source.ranges)
+    print_result(
+        arguments,
+        facts,
+        f"{arguments.out}: {size} of {about.ipc} images per class, {bytes_of(arguments.out)}\n{_moved(source)}",
+    )
+
+
+def _moved(source: Source) -> str:
+    """How many bytes were downloaded, and whether that was more than needed."""
+    whole = byte_count(source.file_bytes(source.about.ipc))
+    server = {
+        None: "",
+        True: "; the server has byte ranges",
+        False: "; the server has no byte ranges, so it sends the file from its beginning each time",
+    }[source.ranges]
+    verb = "read" if source.ranges is None else "moved"
+    return f"{verb} {byte_count(source.moved)} of a file of {whole}{server}"
 
 
 def _limits(arguments: argparse.Namespace) -> dict[str, Any]:

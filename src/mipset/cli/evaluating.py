@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from mipset.cli.machine import (
 from mipset.cli.parser import (
     Parser,
     Verbs,
+    add_config_flag,
+    add_json_flag,
     add_protocol_flags,
     add_source_flags,
     add_verb,
@@ -28,7 +30,7 @@ from mipset.cli.parser import (
     parse_sizes,
     protocol_of,
 )
-from mipset.cli.wording import bytes_of, counted
+from mipset.cli.wording import bytes_of, counted, file_facts, print_result
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, ChangedError, SettingError, choices
 from mipset.units import duration
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
     verb = add_verb(verbs, "evaluate", run_evaluate, "train and test networks on every size of a file")
+    add_json_flag(verb)
+    add_config_flag(verb)
     verb.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a condensed set")
     verb.add_argument("--sizes", metavar="SIZES", help="sizes such as 1-10 or 1,2,5 (default: all)")
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks per size (default: 3)")
@@ -57,6 +61,7 @@ def add(verbs: Verbs) -> None:
     add_memory_flag(verb)
 
     verb = add_verb(verbs, "reorder", run_reorder, "put the images first that are easy to learn (YOCO)")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     add_protocol_flags(
@@ -88,7 +93,9 @@ def _add_network_flags(verb: Parser) -> None:
 
     default = "default: that of FILE; for another network, its usual one"
     verb.add_argument(
-        "--network", metavar="NAME", help=f"{choices(NETWORKS)} (default: the network that FILE was condensed with)"
+        "--network",
+        metavar="NAME",
+        help=f"{choices(NETWORKS)}, or your own as module:function (default: the network that FILE was condensed with)",
     )
     verb.add_argument("--width", metavar="W", type=int, help=f"channels; of a densenet, its growth rate ({default})")
     verb.add_argument("--depth", metavar="D", type=int, help=f"blocks of a convnet, layers of the others ({default})")
@@ -132,11 +139,18 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     from mipset.display.tables import accuracy_table
 
     settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
-    print(
+    seconds = time.monotonic() - start
+    fleets = {names[path]: fleet_of(artifact) for path, artifact in files.items()}
+    rows = [
+        {"name": name, "file": path, "fleet": fleets[name], "accuracy": [asdict(point) for point in curves[name]]}
+        for path, name in names.items()
+    ]
+    print_result(
+        arguments,
+        {"seconds": seconds, "files": rows},
         f"accuracy in % on test images, mean ± deviation over {counted(arguments.networks, 'network')} "
-        f"({' and '.join(settings)}; seed {arguments.seed}; {duration(time.monotonic() - start)})"
+        f"({' and '.join(settings)}; seed {arguments.seed}; {duration(seconds)})\n{accuracy_table(curves, fleets)}",
     )
-    print(accuracy_table(curves, {names[path]: fleet_of(artifact) for path, artifact in files.items()}))
     if failures:
         raise ChangedError(" ".join(failures))
 
@@ -145,10 +159,15 @@ def evaluation_of(arguments: argparse.Namespace, device: torch.device, artifact:
     """The evaluation of one file with the protocol and the network that the flags describe."""
     from mipset.evaluation.evaluate import Evaluation
     from mipset.settings.architecture import Architecture
+    from mipset.settings.part import is_own
 
-    architecture = Architecture.of(artifact.recipe)
-    if arguments.network not in (None, architecture.name):
-        architecture = Architecture.named(arguments.network)
+    named = arguments.network
+    if named is not None and named != artifact.recipe.get("network", Architecture().name):
+        architecture = Architecture.named(named)
+    else:
+        architecture = Architecture(named) if named and is_own(named) else Architecture.of(artifact.recipe)
+    if is_own(architecture.name) and (arguments.width or arguments.depth):
+        raise SettingError(f"`network` {architecture.name} decides its own width and depth. Leave them out.")
     given = {"width": arguments.width, "depth": arguments.depth}
     architecture = replace(architecture, **{name: value for name, value in given.items() if value is not None})
     return Evaluation(artifact, data, protocol_of(arguments), architecture, arguments.seed, str(device))
@@ -235,7 +254,10 @@ def run_reorder(arguments: argparse.Namespace) -> None:
             report=bar.report,
         )
     reordered.write(arguments.out)
-    print(
+    seconds = time.monotonic() - start
+    print_result(
+        arguments,
+        file_facts(arguments.out, reordered.ipc, reordered.class_names, seconds=seconds),
         f"{arguments.out}: the images of {arguments.file}, easiest first, {bytes_of(arguments.out)}, "
-        f"in {duration(time.monotonic() - start)}; next: mipset evaluate {arguments.file} {arguments.out}"
+        f"in {duration(seconds)}; next: mipset evaluate {arguments.file} {arguments.out}",
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mipset.cli.inputs import (
     check_not_input,
@@ -13,8 +16,17 @@ from mipset.cli.inputs import (
     load_with_progress,
     loading_of,
 )
-from mipset.cli.parser import Verbs, add_data_flags, add_source_flags, add_verb, check_at_least, explained
-from mipset.cli.wording import bytes_of, counted
+from mipset.cli.parser import (
+    Verbs,
+    add_data_flags,
+    add_json_flag,
+    add_source_flags,
+    add_verb,
+    check_at_least,
+    explained,
+    given_once,
+)
+from mipset.cli.wording import bytes_of, counted, file_facts, print_message, print_result
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, choices, printable
 
@@ -26,29 +38,44 @@ def add(verbs: Verbs) -> None:
     from mipset.settings.exchange_choices import EXPORT_FORMATS, IMPORT_KINDS, IMPORT_ORDERS
 
     verb = add_verb(verbs, "show", run_show, "show what a file holds, as text or pictures")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("--sheet", metavar="FILE", type=Path, help="write all images as one PNG, a contact sheet")
     verb.add_argument(
-        "--chart", metavar="FILE", type=Path, help="write a chart of the accuracy curve; the name ends in .svg or .png"
+        "--sheet",
+        metavar="FILE",
+        type=Path,
+        help="write all images as one picture, a contact sheet; the name ends in .png or .svg (default: none)",
+    )
+    verb.add_argument(
+        "--chart",
+        metavar="FILE",
+        type=Path,
+        help="write a chart of the accuracy curve; the name ends in .svg or .png (default: none)",
     )
     verb.add_argument("--force", action="store_true", help="overwrite the files of --sheet and --chart")
 
     verb = add_verb(verbs, "audit", run_audit, "find images that are close to real training images")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     add_source_flags(verb, "the training images")
     verb.add_argument("--top", metavar="K", type=int, default=10, help="list the K closest images (default: 10)")
-    verb.add_argument("--png", metavar="PNG", type=Path, help="write a picture of them beside the real images")
+    verb.add_argument(
+        "--png", metavar="PNG", type=Path, help="write a picture of them beside the real images (default: none)"
+    )
     verb.add_argument("--save", action="store_true", help="write the result to FILE.audit.json, for `mipset report`")
     verb.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the sample of real images (default: 0)")
     verb.add_argument("--force", action="store_true", help="overwrite PNG")
 
     verb = add_verb(verbs, "slice", run_slice, "write the first images of each class to a new file")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
-    verb.add_argument("size", metavar="N", type=int, help="images per class to keep")
+    verb.add_argument("size", metavar="N", nargs="?", type=int, help="images per class to keep")
+    verb.add_argument("--ipc", metavar="N", type=int, help="the same, with a flag (default: N)")
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
     verb.add_argument("--force", action="store_true", help="overwrite FILE2")
 
     verb = add_verb(verbs, "export", run_export, "write a file for other programs")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a condensed set")
     verb.add_argument(
         "--to", choices=EXPORT_FORMATS, required=True, help=explained("the format to write", EXPORT_FORMATS)
@@ -74,6 +101,7 @@ def add(verbs: Verbs) -> None:
     verb.add_argument("--force", action="store_true", help="replace PATH")
 
     verb = add_verb(verbs, "import", run_import, "convert a set that the authors of another method published")
+    add_json_flag(verb)
     verb.add_argument("file", metavar="FILE", type=Path, help="a torch file of images and labels")
     verb.add_argument(
         "--kind",
@@ -89,7 +117,9 @@ def add(verbs: Verbs) -> None:
         help="the dataset that was condensed, as for `mipset condense`",
     )
     verb.add_argument("--out", metavar="FILE2", type=Path, required=True, help="the file to write")
-    verb.add_argument("--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image")
+    verb.add_argument(
+        "--factor", metavar="F", type=int, help="mdc: tiles along each side of a stored image (needed for mdc)"
+    )
     verb.add_argument(
         "--order",
         choices=IMPORT_ORDERS,
@@ -118,22 +148,36 @@ def run_show(arguments: argparse.Namespace) -> None:
         raise SettingError(
             f"{arguments.file} has no accuracy curve. Measure one with `mipset evaluate {arguments.file} --save`."
         )
+    lines: list[str] = []
     if arguments.sheet is None and arguments.chart is None:
-        print(description(artifact))
+        lines.append(description(artifact))
         if not artifact.accuracy:
-            print(f"next: mipset evaluate {arguments.file} --save")
+            lines.append(f"next: mipset evaluate {arguments.file} --save")
     if arguments.sheet is not None:
         from mipset.display.pictures import write_contact_sheet
 
         write_contact_sheet(artifact, arguments.sheet)
-        print(f"{arguments.sheet}: one row per class, one column per rank")
+        if arguments.sheet.suffix.lower() != ".svg":
+            _tell_of_letters(artifact.class_names, "write the sheet as FILE.svg, which keeps them as text")
+        lines.append(f"{arguments.sheet}: one row per class, one column per rank")
     if arguments.chart is not None:
         from mipset.display.charts import accuracy_curve
 
         accuracy_curve(f"{arguments.file.stem}: accuracy against images per class", artifact.accuracy).write(
             arguments.chart
         )
-        print(f"{arguments.chart}: accuracy against images per class")
+        lines.append(f"{arguments.chart}: accuracy against images per class")
+    about = asdict(artifact.description)
+    written = {name: getattr(arguments, name) for name in ("sheet", "chart") if getattr(arguments, name) is not None}
+    print_result(arguments, {"file": arguments.file, "ipc": artifact.ipc, **about, **written}, "\n".join(lines))
+
+
+def _tell_of_letters(names: Iterable[str], advice: str) -> None:
+    """Say which names were drawn with `?`, because no font of this machine has their letters."""
+    from mipset.display.pictures import without_font
+
+    if undrawn := without_font(names):
+        print_message(f"No font of this machine has all letters of {undrawn[0]!r}, so `?` is drawn for them: {advice}.")
 
 
 def _check_pictures(arguments: argparse.Namespace, *names: str) -> None:
@@ -176,23 +220,40 @@ def run_audit(arguments: argparse.Namespace) -> None:
             ]
         )
     total = len(report.neighbours)
-    print(f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels")
-    print(in_columns(rows, left=(0, 5)))
-    print(
+    lines = [
+        f"the {len(listed)} of {total} images that are closest to a real one; distances in grey levels",
+        in_columns(rows, left=(0, 5)),
         f"{len(report.suspicious)} of {total} are closer to a training image than half of the training "
-        f"images are to each other ({report.usual:.1f})"
-    )
+        f"images are to each other ({report.usual:.1f})",
+    ]
     if arguments.save:
         from mipset.file.audit_file import path_of, write_audit
 
         write_audit(path_of(arguments.file), report.as_file(artifact, data))
-        print(f"{path_of(arguments.file)}: the nearest real image of each")
+        lines.append(f"{path_of(arguments.file)}: the nearest real image of each")
     if arguments.png is not None:
         from mipset.display.pictures import side_by_side, write_picture
 
         captions = [f"{row[0]} {row[1]}.{row[2]}: {row[3]}" for row in rows[1:]]
         write_picture(side_by_side(pairs(artifact, data, listed), captions), arguments.png)
-        print(f"{arguments.png}: each of them beside the real image")
+        _tell_of_letters(captions, "install one, such as Noto")
+        lines.append(f"{arguments.png}: each of them beside the real image")
+    facts: dict[str, Any] = {
+        "file": arguments.file,
+        "images": total,
+        "suspicious": len(report.suspicious),
+        "usual": report.usual,
+        "png": arguments.png,
+        "closest": [
+            {
+                **asdict(neighbour),
+                "class": artifact.class_names[neighbour.label],
+                "real_class": data.class_names[neighbour.real_label],
+            }
+            for neighbour in listed
+        ],
+    }
+    print_result(arguments, facts, "\n".join(lines))
 
 
 def run_slice(arguments: argparse.Namespace) -> None:
@@ -200,8 +261,14 @@ def run_slice(arguments: argparse.Namespace) -> None:
     from mipset import device
 
     check_output(arguments)
-    device.open(arguments.file).prefix(arguments.size).write(arguments.out)
-    print(f"{arguments.out}: {counted(arguments.size, 'image')} per class, {bytes_of(arguments.out)}")
+    size = given_once(arguments, "size", "ipc")
+    source = device.open(arguments.file)
+    source.prefix(size).write(arguments.out)
+    print_result(
+        arguments,
+        file_facts(arguments.out, size, source.about.class_names),
+        f"{arguments.out}: {counted(size, 'image')} per class, {bytes_of(arguments.out)}",
+    )
 
 
 def run_export(arguments: argparse.Namespace) -> None:
@@ -219,17 +286,20 @@ def run_export(arguments: argparse.Namespace) -> None:
     written = export(artifact, arguments.to, arguments.out, stored=arguments.stored, force=arguments.force)
     kind, classes = "stored" if written.factor > 1 else "training", len(written.class_names)
     per_size = written.ipc // artifact.ipc * (1 if arguments.to == PNG else classes)
-    print(
+    text = (
         f"{arguments.out}: {counted(written.ipc, f'{kind} image')} for each of {classes} classes, "
         f"{bytes_of(arguments.out)}; the subset of size n is the first n x {per_size} images"
         + (" of each class" if arguments.to == PNG else "")
     )
     if written.factor > 1:
         f = written.factor
-        print(
-            f"Each stored image is a mosaic of {f} x {f} training images (`factor` {f} in the data): decode it before "
-            "you train, as FORMAT.md says, or use --decoded."
+        text += (
+            f"\nEach stored image is a mosaic of {f} x {f} training images (`factor` {f} in the data): decode it "
+            "before you train, as FORMAT.md says, or use --decoded."
         )
+    facts = file_facts(arguments.out, artifact.ipc, written.class_names, to=arguments.to)
+    images = {"images_per_class": written.ipc, "factor": written.factor, "images_per_size": per_size}
+    print_result(arguments, {**facts, **images}, text)
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -253,8 +323,10 @@ def run_import(arguments: argparse.Namespace) -> None:
         published, arguments.kind, spec, factor=arguments.factor, order=arguments.order, origin=loaded_with
     )
     converted.artifact.write(arguments.out)
-    print(
+    print_result(
+        arguments,
+        file_facts(arguments.out, converted.artifact.ipc, spec.class_names, clipped_share=converted.clipped_share),
         f"{arguments.out}: {counted(converted.artifact.ipc, 'image')} for each of {len(spec.class_names)} classes, "
         f"{bytes_of(arguments.out)}; {100 * converted.clipped_share:.2g} % of the values did not fit into a byte and "
-        f"were clipped\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}"
+        f"were clipped\nnext: {how_to_evaluate(arguments.out, arguments.dataset)}",
     )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.parser import check_at_least, flag_of
+from mipset.cli.parser import DEFAULT_RECIPE, check_at_least, flag_of
 from mipset.cli.wording import print_message
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, SettingError, brief
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
     from mipset.settings.recipe import Recipe
-
-
-DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
 
 
 def recipe_name_for(dataset: str) -> str:

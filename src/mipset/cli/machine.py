@@ -27,15 +27,14 @@ MOST_THREADS = 1024  # torch ends the process if it cannot start as many threads
 
 def add_machine_flags(verb: Parser) -> None:
     """Add the flags that `device_of` and `Engines` read."""
-    group = verb.add_argument_group("machine", "What to compute with.")
-    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one)")
-    group.add_argument(
+    verb.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: auto, a GPU if there is one)")
+    verb.add_argument(
         "--threads",
         metavar="K",
         type=int,
         help="CPU threads (default: one per core; under torchrun, a share of the cores)",
     )
-    group.add_argument(
+    verb.add_argument(
         "--compile",
         choices=COMPILE,
         default="auto",

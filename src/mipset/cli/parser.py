@@ -4,15 +4,48 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from mipset.errors import SettingError
+from mipset.errors import SettingError, choose, did_you_mean
 
 if TYPE_CHECKING:
     from mipset.settings.protocol import Protocol
+
+
+# The groups of flags in `--help`, in this order. Settings of a recipe that are not listed are about the method.
+METHOD = "which method and network"
+GROUPS = {
+    "which images": (
+        "data",
+        "resolution",
+        "split_seed",
+        "skip_bad",
+        "held_out",
+        "sizes",
+        "ipc",
+        "factor",
+        "init",
+        "start",
+    ),
+    METHOD: (
+        *("recipe", "config", "methods", "policy", "network", "width", "depth", "networks", "evaluate_with"),
+        *("protocol", "no_flip", "seeds", "seed", "evaluation_seed"),
+    ),
+    "how long": (
+        *("budget", "max_time", "fresh", "resume", "outer", "inner", "at", "experts", "expert_steps", "train_images"),
+        *("pool", "life", "epochs", "metric_epochs", "first", "best"),
+    ),
+    "which machine": ("device", "threads", "compile", "workers", "force_memory"),
+    "what to write and print": (
+        *("out", "to", "save", "sheet", "chart", "png", "top", "cache", "log", "tensorboard", "dry_run", "force"),
+        *("json", "quiet"),
+    ),
+}
+DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,6 +53,37 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingError(f"{message[:1].upper()}{message[1:]}. See `{self.prog} --help`.")
+
+    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
+        """Refuse words that no flag takes, with the flag that was meant."""
+        names = [name_of(flag) for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
+        meant = did_you_mean(name_of(words[0].partition("=")[0]), names)  # without the hyphens that all flags share
+        meant = re.sub(r"(?<=mean )\w+", lambda match: flag_of(match[0]), meant) if words[0].startswith("-") else ""
+        raise SettingError(f"Unrecognized arguments: {' '.join(words)}. {meant}See `{self.prog} --help`.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not among the choices, with the one that was meant."""
+        if action.choices is not None and value not in action.choices:
+            title = action.option_strings[-1] if action.option_strings else action.metavar
+            raise SettingError(f"{title} is {value!r}. {choose(value, action.choices)}. See `{self.prog} --help`.")
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument to its group of the help."""
+        dest = options.get("dest", name_of(names[-1]))
+        title = next((title for title, dests in GROUPS.items() if dest in dests), None)
+        if title is None or not names[-1].startswith("--"):
+            return super().add_argument(*names, **options)
+        return self.group(title).add_argument(*names, **options)
+
+    def group(self, title: str) -> argparse._ArgumentGroup:
+        """The group of arguments with this title."""
+        found = (group for group in self._action_groups if group.title == title)
+        return next(found, None) or self.add_argument_group(title)
+
+    def verbs(self) -> dict[str, Parser]:
+        """The verbs of this parser, by name."""
+        actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        return {name: verb for action in actions for name, verb in action.choices.items()}
 
     def typed_names(self) -> dict[str, str]:
         """How a user types each argument, by its Python name: {"pixel_lr": "--pixel-lr", "file": "FILE"}."""
@@ -50,7 +114,30 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verb.set_defaults(run=run, parser=verb)
+    for title in GROUPS:
+        verb.add_argument_group(title)
+    verb.add_argument(
+        "--quiet", action="store_true", default=argparse.SUPPRESS, help="show no progress and no remarks, only results"
+    )
     return verb
+
+
+def add_config_flag(verb: Parser) -> None:
+    """Add the flag that `mipset.cli.config` reads."""
+    verb.set_defaults(unchanged=frozenset())  # settings of the file that are those of its recipe
+    verb.add_argument(
+        "--config",
+        metavar="FILE",
+        help="flags of this verb in a TOML file; what you type counts more. `mipset recipes NAME --toml` prints one "
+        "(default: none)",
+    )
+
+
+def add_json_flag(verb: Parser) -> None:
+    """Add the flag that `print_result` reads."""
+    verb.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print the result as JSON, for programs"
+    )
 
 
 def _paragraphs(docstring: str) -> str:
@@ -61,6 +148,11 @@ def _paragraphs(docstring: str) -> str:
 def flag_of(name: str) -> str:
     """How a setting is written on the command line: `--pixel-lr` for `pixel_lr`."""
     return "--" + name.replace("_", "-")
+
+
+def name_of(flag: str) -> str:
+    """The Python name of a flag: `pixel_lr` for `--pixel-lr`."""
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def with_flags(text: str) -> str:
@@ -77,49 +169,53 @@ def explained(text: str, choices: Mapping[str, str]) -> str:
     return ". ".join([text, *(f"{name}: {line}" for name, line in choices.items())])
 
 
-def add_recipe_flags(verb: Parser, without: tuple[str, ...] = ()) -> None:
-    """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed."""
+def add_recipe_flags(verb: Parser, without: tuple[str, ...] = (), default: str | None = None) -> None:
+    """Add a flag for every setting of a recipe. `given_settings` returns those that the user typed.
+
+    `default` says where the value comes from if a setting is not typed; otherwise the help shows that of own-cpu.
+    """
+    from mipset.settings.catalogue import RECIPES
     from mipset.settings.recipe import Recipe
 
-    group = verb.add_argument_group(
-        "settings", "Each flag replaces one setting of the recipe. `mipset recipes NAME` lists them."
-    )
+    listed = [name for names in GROUPS.values() for name in names]
+    usual = RECIPES[DEFAULT_RECIPE].recipe
     for f in fields(Recipe):
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
         help_text = with_flags(explained(f.metadata["help"], f.metadata["choices"]))
+        help_text += f" ({default or f'default of {DEFAULT_RECIPE}: {getattr(usual, f.name)}'})"
+        group = verb if f.name in listed else verb.group(METHOD)
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
 
 
 def given_settings(arguments: argparse.Namespace, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings of a recipe that the user typed."""
+    """The settings of a recipe that the user typed, or wrote into the file of `--config`."""
     from mipset.settings.recipe import Recipe
 
-    names = [f.name for f in fields(Recipe) if f.name not in without]
+    names = [f.name for f in fields(Recipe) if f.name not in (*without, *arguments.unchanged)]
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
 
 
 def add_data_flags(verb: Parser) -> None:
     """Add the flags that say how a folder of pictures becomes a dataset."""
-    group = verb.add_argument_group("pictures", "How a folder of pictures becomes a dataset.")
-    group.add_argument(
+    verb.add_argument(
         "--resolution",
         metavar="PIXELS",
         type=int,
         help="scale and crop pictures to this height and width (default: 224 for ImageNet, else keep them as they are)",
     )
-    group.add_argument(
+    verb.add_argument(
         "--split-seed",
         metavar="S",
         type=int,
         default=0,
         help="seed that draws the test images of a folder without a test split (default: 0)",
     )
-    add_skip_bad(group)
+    add_skip_bad(verb)
 
 
-def add_skip_bad(verb: argparse._ActionsContainer) -> None:
+def add_skip_bad(verb: Parser) -> None:
     """Add the flag that leaves out pictures which cannot be read."""
     verb.add_argument(
         "--skip-bad", action="store_true", help="leave out pictures of your own that cannot be read, and count them"
@@ -168,6 +264,16 @@ def protocol_of(arguments: argparse.Namespace) -> Protocol:
 
     chosen = protocol(arguments.protocol, **({} if arguments.epochs is None else {"epochs": arguments.epochs}))
     return chosen.without_flips() if arguments.no_flip else chosen
+
+
+def given_once(arguments: argparse.Namespace, place: str, flag: str) -> Any:
+    """A value that may be typed in its place or with a flag, but must be typed once."""
+    values = [getattr(arguments, name) for name in (place, flag) if getattr(arguments, name) is not None]
+    if not values:
+        raise SettingError(f"`{place}` is missing. See `{arguments.parser.prog} --help`.")
+    if len(values) > 1:
+        raise SettingError(f"`{place}` is {values[0]}, and `{flag}` is {values[1]}. Leave one of them out.")
+    return values[0]
 
 
 def check_at_least(least: int, **values: int | None) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mipset.cli.inputs import check_output, dataset_of_file, short_names
-from mipset.cli.parser import Verbs, add_source_flags, add_verb, flag_of
-from mipset.cli.wording import bytes_of, counted, print_message
+from mipset.cli.parser import Verbs, add_json_flag, add_source_flags, add_verb, flag_of
+from mipset.cli.wording import bytes_of, counted, length_of, print_message, print_result
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, DataError, MipsetError, MissingExtraError, SettingError, brief
 
@@ -30,6 +30,7 @@ PAIRS = 20  # images of an audit that are shown beside the real ones
 def add(verbs: Verbs) -> None:
     """Add the verbs of this module and their flags."""
     verb = add_verb(verbs, "report", run_report, "write one HTML page about files or comparisons")
+    add_json_flag(verb)
     verb.add_argument(
         "paths", metavar="PATH", type=Path, nargs="+", help="a condensed set, or a folder of `mipset compare`"
     )
@@ -61,7 +62,11 @@ def run_report(arguments: argparse.Namespace) -> None:
     report = _with_data(_report_of(arguments.paths), arguments)
     page = html(report)
     write_whole(arguments.out, lambda stream: stream.write(page))
-    print(f"{arguments.out}: {counted(len(report.sets), 'set')}, {bytes_of(arguments.out)}; open it in a browser")
+    print_result(
+        arguments,
+        {"file": arguments.out, "sets": [shown.name for shown in report.sets], "bytes": length_of(arguments.out)},
+        f"{arguments.out}: {counted(len(report.sets), 'set')}, {bytes_of(arguments.out)}; open it in a browser",
+    )
 
 
 def _report_of(paths: Sequence[Path]) -> Report:

@@ -1,10 +1,13 @@
-"""Text for the terminal: counts, amounts of bytes, lines with titles, and messages on standard error."""
+"""Text for the terminal: counts, amounts of bytes, lines with titles, results, and messages on standard error."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mipset.errors import printable
 from mipset.units import byte_count
@@ -17,13 +20,28 @@ def counted(number: int, noun: str) -> str:
 
 def bytes_of(path: Path) -> str:
     """`30.7 kB`: the length of a file, or of all files in a folder."""
-    return byte_count(sum(file.stat().st_size for file in (path.rglob("*.*") if path.is_dir() else [path])))
+    return byte_count(length_of(path))
+
+
+def length_of(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in (path.rglob("*.*") if path.is_dir() else [path]))
 
 
 def titled_lines(rows: Mapping[str, str]) -> str:
     """One line per text. Titles are on the left, texts in one column."""
     width = max(map(len, rows)) + 2
     return "\n".join(f"{title:<{width}}{text}" for title, text in rows.items())
+
+
+def print_result(arguments: argparse.Namespace, facts: object, text: str) -> None:
+    """Print what a verb has found or done: as text, or with `--json` as one value of JSON, which programs can read."""
+    print(json.dumps(facts, indent=2, default=str) if arguments.json else text)
+
+
+def file_facts(path: Path, ipc: int, class_names: tuple[str, ...], **more: Any) -> dict[str, Any]:
+    """What every verb that writes a set says about it."""
+    return {"file": str(path), "ipc": ipc, "classes": len(class_names), "bytes": length_of(path), **more}
 
 
 def print_message(sentence: str) -> None:

@@ -67,7 +67,7 @@ from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
-from mipset.nn.networks import Network, builder
+from mipset.nn.networks import Network, builder, check_each_image_alone
 from mipset.nn.pixels import to_unit
 from mipset.nn.training import Images, Schedule, TrainingRule
 from mipset.reporting import Report, silent
@@ -208,7 +208,7 @@ def training_rule(r: Recipe) -> TrainingRule:
 def _trained(r: Recipe, build: Build, real: Images, team: Team) -> Learner:
     batches = -(-r.train_images // r.train_batch)
     steps = {"batch": r.train_batch, "batches": batches, "seed": r.seed, "pool": r.pool, "life": r.life}
-    return TrainedOnReal(build, real, training_rule(r), **steps, team=team)
+    return TrainedOnReal(build, real, training_rule(r), **steps, early=r.early_steps(len(real)), team=team)
 
 
 def _trained_on_synthetic(r: Recipe, build: Build, real: Images, now: Now, team: Team) -> Learner:
@@ -272,6 +272,7 @@ def assemble(
     engine = engine or default_engine(device, lambda: work(r, data.shape, data.classes))
     real = Images.of(pixels, labels, data.mean, data.std, device)
     members = [(real.labels == c).nonzero().squeeze(1) for c in range(data.classes)]
+    check_each_image_alone(r.architecture, data.shape, data.classes)
     build = builder(r.architecture, data.shape, data.classes, engine)
     S = Synthetic(
         torch.zeros(r.ipc, data.classes, *data.shape, device=device), formation(r.factor), data.mean, data.std
@@ -309,7 +310,10 @@ def settings_of_experts(r: Recipe) -> dict[str, Any]:
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
-    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly."""
+    """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly.
+
+    Without early training, whose work depends on the number of images.
+    """
     per_image = learning_flops(r.architecture, shape, classes)
     synthetic = r.ipc * r.factor**2
     names = {name for _, name, _ in r.terms}

@@ -47,6 +47,7 @@ class Times:
     match: float  # of one class in one inner iteration
     step: float  # of one training step
     start: float  # of choosing the first pixels
+    early: float = 0.0  # of one network before its first match
 
     @classmethod
     def measured(cls, r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> Times:
@@ -54,8 +55,8 @@ class Times:
         whole = cost(r, data.shape, data.classes, len(data.train))
         clock = time.process_time if device.type == "cpu" else time.perf_counter
         match, step = timed(r, data.shape, data.classes, device, engine, clock)
-        per_flop = step / whole.step_flops
-        return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops)
+        per_flop, early = step / whole.step_flops, r.early_steps(len(data.train)) * step
+        return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops, early)
 
 
 def recipe_within(
@@ -102,7 +103,10 @@ def depth_for(shape: Shape) -> int:
 def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
     """The recipe with as many experts, training steps and iterations as fit into so many seconds."""
     learning: dict[str, int] = {}
-    iteration, left = classes * times.match, seconds - times.start
+    iteration, before = classes * times.match, times.start
+    if r.learner == "trained" and r.life > 1:
+        before += r.pool * times.early  # the last networks do not live to their end
+    left = seconds - before
     if r.learner == "experts":
         all_steps = EXPERT_SHARE * seconds / times.step
         experts = round(FEWEST_EXPERTS * math.sqrt(all_steps / (FEWEST_EXPERTS * USUAL_STEPS)))
@@ -115,11 +119,12 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         left -= learning["experts"] * each
     else:
         iteration += (r.inner - 1) / r.inner * r.train_steps(classes) * times.step
+        iteration += times.early / (r.life * r.inner)
     fewest = max(FEWEST_ITERATIONS, r.inner)
     if left < fewest * iteration:
         spare = 1 - EXPERT_SHARE if learning else 1.0
         least = r.steps_per_expert if r.learner == "trajectories" else 1
-        needed = (fewest * iteration + times.start) / spare + FEWEST_EXPERTS * least * times.step * bool(learning)
+        needed = (fewest * iteration + before) / spare + FEWEST_EXPERTS * least * times.step * bool(learning)
         raise SettingError(
             f"`budget` is {duration(seconds)} of processor time, which is too little for these data on this machine. "
             f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."

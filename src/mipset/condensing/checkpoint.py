@@ -313,7 +313,9 @@ def _restored(state: dict[str, Any] | None, parts: Parts) -> Restored:
         return Restored()
     t = whole_number(state["t"], range(parts.T + 1))
     e = whole_number(state["e"], range(parts.E if t < parts.T else 1))
-    F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if e else None
+    begun = e > 0 or state["F"] is not None
+    check(not begun or t < parts.T)
+    F = like(state["F"], torch.zeros(parts.S.C, parts.S.N)) if begun else None
     processor_seconds = state.get("processor_seconds", 0.0)  # older checkpoints do not have it
     spent, loss = Spent(finite_number(state["seconds"]), finite_number(processor_seconds)), finite_number(state["loss"])
     check(min(spent.seconds, spent.processor_seconds) >= 0)

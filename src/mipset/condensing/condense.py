@@ -31,13 +31,18 @@ from mipset.nn.randomness import Purpose, generator
 
 
 def condense(parts: Parts, place: Place = START) -> Iterator[Step]:
-    """Run Algorithm 1 from a place on, and yield a step after every inner iteration."""
-    S, policy, team, T, E = parts.S, parts.policy, parts.team, parts.T, parts.E
+    """Run Algorithm 1 from a place on, and yield a step after every inner iteration.
+
+    If new networks are trained before their first match, those training steps are steps too, with e = 0.
+    """
+    S, policy, team, T, E, loss = parts.S, parts.policy, parts.team, parts.T, parts.E, 0.0
     for t in range(place.t + 1, T + 1):  # outer loop
         if place.F is not None and t == place.t + 1:  # in the middle of an outer iteration
             done, F, θ = place.e, place.F.clone(), parts.learner.inside(t, parts.number(t, place.e))
         else:
             done, F, θ = 0, torch.zeros(S.C, S.N), parts.learner.start(t)
+        for _ in parts.learner.early(θ, t):
+            yield Step(parts, t, 0, loss, F)
         moving, losses = [c for c in range(S.C) if policy.frozen(c) < S.N], S.pixels.new_zeros(S.C)
         for e in range(done + 1, E + 1):  # inner loop
             for group in parts.groups:  # class loop

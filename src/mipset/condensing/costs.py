@@ -66,7 +66,7 @@ class Cost:
     start_flops: int  # a look at every real image, if the first pixels are chosen by features
     classes: int
     steps: int  # training steps between two inner iterations
-    training_steps: int  # in the whole run, those of experts included
+    training_steps: int  # in the whole run, with those of experts and those before a first match
     inner: int
     outer: int
     parameters: int  # of the network
@@ -178,7 +178,7 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         start_flops=images * feature_flops(build, shape) if by_features else 0,
         classes=classes,
         steps=r.train_steps(classes),
-        training_steps=r.training_steps(classes),
+        training_steps=r.training_steps(classes) + r.networks * r.early_steps(images),
         inner=r.inner,
         outer=r.outer,
         parameters=parameters,
@@ -229,7 +229,8 @@ def passes(r: Recipe, shape: Shape, classes: int, images: int) -> Passes:
     cycles, rest = divmod(r.outer * r.inner, compared.cycle)
     matching = sum((compared.at(n).passes * (cycles + (n < rest)) for n in range(compared.cycle)), Passes())
     matching *= round(sum(students(r).values())) if compared.joint else classes
-    return matching + Passes(1, 1) * r.training_steps(classes) + measuring_passes(r, shape, classes, images)
+    steps = r.training_steps(classes) + r.networks * r.early_steps(images)
+    return matching + Passes(1, 1) * steps + measuring_passes(r, shape, classes, images)
 
 
 def students(r: Recipe) -> dict[int, float]:

@@ -39,6 +39,14 @@ class Learner(Part, ABC):
     def start(self, t: int) -> Network:
         """θ_{t,1}: the network at the start of outer iteration `t`."""
 
+    def early(self, theta: Network, t: int) -> Iterator[None]:
+        """Train θ, which `start` or `inside` gave, before its first match in outer iteration `t`, if it must be.
+
+        Yields after every step. A run can be saved there, and goes on with `inside`.
+        """
+        del theta, t
+        yield from ()
+
     @abstractmethod
     def advance(self, theta: Network, number: int) -> Network:
         """θ_{t,e+1} from θ_{t,e}, after inner iteration `number`, counted over the whole run. θ may be changed."""
@@ -102,18 +110,21 @@ class Trained(Learner):
         seed: int,
         pool: int = 1,
         life: int = 1,
+        early: int = 0,
         team: Team = ALONE,
     ) -> None:
         self.build, self.device, self.rule, self.seed, self.team = build, device, rule, seed, team
-        self.pool, self.life = pool, life
+        self.pool, self.life, self._early = pool, life, early
         self._networks: dict[int, _PooledNetwork] = {}  # by turn
         self._turn = 0
+        self._early_done = early  # steps of the network whose turn it is
 
     def start(self, t: int) -> Network:
         turns, self._turn = divmod(t - 1, self.pool)
         head_start = self._turn * self.life // self.pool  # spreads the ages evenly
         if self._turn not in self._networks or (turns + head_start) % self.life == 0:
             self._networks[self._turn] = self._new(t)
+            self._early_done = 0
         return self._networks[self._turn].theta
 
     def _new(self, t: int) -> _PooledNetwork:
@@ -125,10 +136,11 @@ class Trained(Learner):
 
     def state(self) -> State:
         networks = {turn: network_state(n.theta, n.optimiser) for turn, n in self._networks.items()}
-        return {"turn": self._turn, "networks": networks}
+        return {"turn": self._turn, "early_done": self._early_done, "networks": networks}
 
     def restore(self, state: State) -> None:
         networks, self._turn = state["networks"], whole_number(state["turn"], range(self.pool))
+        self._early_done = whole_number(state["early_done"], range(self._early + 1))
         check(isinstance(networks, dict) and (self._turn in networks or not networks))
         self._networks = {whole_number(turn, range(self.pool)): self._new(turn + 1) for turn in networks}
         for turn, network in self._networks.items():
@@ -146,7 +158,10 @@ class Trained(Learner):
 
 
 class TrainedOnReal(Trained):
-    """Networks that are trained on real images between the inner iterations (IDC, DREAM)."""
+    """Networks that are trained on real images between the inner iterations (IDC, DREAM).
+
+    A new network takes so many `early` steps before its first match.
+    """
 
     def __init__(
         self,
@@ -159,10 +174,20 @@ class TrainedOnReal(Trained):
         seed: int,
         pool: int = 1,
         life: int = 1,
+        early: int = 0,
         team: Team = ALONE,
     ) -> None:
-        super().__init__(build, images.pixels.device, rule, seed=seed, pool=pool, life=life, team=team)
+        super().__init__(build, images.pixels.device, rule, seed=seed, pool=pool, life=life, early=early, team=team)
         self.images, self.batch, self.batches = images, batch, batches
+
+    def early(self, theta: Network, t: int) -> Iterator[None]:
+        while self._early_done < self._early:
+            step = self._early_done
+            order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EARLY_BATCH, t)
+            draws = generator(self.seed, Purpose.EARLY_AUGMENTATION, t, step)
+            self.rule.step(theta, self._networks[self._turn].optimiser, *self.images.batch(order), draws, self.team)
+            self._early_done += 1
+            yield
 
     def training(self, number: int) -> Iterator[Batch]:
         for step in range(number * self.batches, (number + 1) * self.batches):

@@ -5,16 +5,12 @@ A module is imported only if the user names it: `recipe_of` in growing.py refuse
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
 from mipset.condensing.parts import Parts
 from mipset.errors import SettingError, brief
-from mipset.settings.part import Part, own_name
+from mipset.settings.part import Part, imported, own_name
 from mipset.settings.recipe import Recipe
 
 # The fields of `Parts`, and the settings of a recipe that name them.
@@ -32,14 +28,7 @@ AXES: Mapping[str, str] = {
 def own_part(name: str, kind: type[Any], setting: str, recipe: Recipe) -> Any:
     """The part of this kind that a recipe names as `module:Class`. Modules in the current folder are found too."""
     module, _, title = name.partition(":")
-    try:
-        with _current_folder():
-            found = getattr(import_module(module), title, None)
-    except Exception as error:  # the code of a module can raise anything
-        raise SettingError(
-            f"`{setting}` is {name!r}, but the module {module} cannot be imported ({brief(error, str)}). Name a module "
-            f"that Python finds, such as a file of this folder without its .py."
-        ) from error
+    found = imported(name, setting)
     if not isinstance(found, type) or not issubclass(found, Part) or not issubclass(found, kind):
         raise SettingError(
             f"`{setting}` is {name!r}, but {module} has no class {title} that is derived from "
@@ -52,17 +41,6 @@ def own_part(name: str, kind: type[Any], setting: str, recipe: Recipe) -> Any:
             f"`{setting}` is {name!r}, which cannot be made ({brief(error, str)}). Give its arguments defaults, or "
             f"write a class method from_recipe(recipe)."
         ) from error
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    """Let modules be imported from the current folder, after all other places."""
-    folder = os.getcwd()  # noqa: PTH109 (the text that sys.path holds)
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
 
 
 def texts(parts: Parts) -> dict[str, str]:

@@ -50,7 +50,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Place:
-    """How far a run is: `t` outer iterations are done, and `e` inner iterations of the next one, which gave `F`."""
+    """How far a run is: `t` outer iterations are done, and `e` inner iterations of the next one, which gave `F`.
+
+    With F, the next one has begun, if only with the training of its network (e = 0).
+    """
 
     t: int = 0
     e: int = 0
@@ -62,13 +65,37 @@ START = Place()
 
 @dataclass(frozen=True)
 class Step:
-    """The state of a run after one inner iteration. `parts` is not a copy: the next step changes S."""
+    """The state of a run after one inner iteration, or before the first of an outer one (e = 0).
+
+    `parts` is not a copy: the next step changes S.
+    """
 
     parts: Parts
     t: int
     e: int
     loss: float  # sum_n w_n D(S_[n], B), the mean over classes that are not completely frozen
     F: Tensor  # [C, N], of this outer iteration so far
+
+    def __repr__(self) -> str:
+        return f"<Step: outer {self.t}/{self.parts.T}, inner {self.e}/{self.parts.E}, {self.note}>"
+
+    @property
+    def outer(self) -> tuple[int, int]:
+        """The outer iteration, and the number of them."""
+        return self.t, self.parts.T
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """The inner iteration, and the number of them in an outer iteration."""
+        return self.e, self.parts.E
+
+    @property
+    def note(self) -> str:
+        """The loss, and what the policy has decided, for people who watch the run."""
+        if not self.e:
+            return "training a new network"
+        decided = self.parts.policy.note()
+        return f"loss {self.loss:.3g}" + (f", {decided}" if decided else "")
 
     @property
     def place(self) -> Place:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mipset.errors import DataError, SettingError
+from mipset.errors import DataError, SettingError, printable
+from mipset.file.grids import MOST_COLUMNS, image_grid
 from mipset.file.pixels import to_unit
+from mipset.markup import paragraph
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -45,6 +47,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        return f"<Split: {len(self):,} images of {' x '.join(map(str, self.images.shape[1:]))} pixels>"
+
     def at(self, rows: npt.NDArray[Any]) -> Split:
         """Copies of the images and labels that `rows` (a mask or indices) selects."""
         files = tuple(np.array(self.files, dtype=object)[rows]) if self.files else ()
@@ -71,6 +76,17 @@ class Dataset:
 
     def __post_init__(self) -> None:
         _validate(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Dataset {printable(self.name)}: {self.classes} classes, {len(self.train):,} training and "
+            f"{len(self.test):,} test images of {' x '.join(map(str, self.shape))} pixels>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The first training images of each class."""
+        rows = (self.train.images[np.flatnonzero(self.train.labels == c)[:MOST_COLUMNS]] for c in range(self.classes))
+        return paragraph(repr(self).strip("<>")) + image_grid(self.class_names, map(list, rows))
 
     @property
     def classes(self) -> int:

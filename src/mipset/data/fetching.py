@@ -12,7 +12,7 @@ from mipset.data import cache, hf
 from mipset.data.embedded import PATH as EMBEDDED
 from mipset.data.official import OFFICIAL, OfficialDataset, how_to_get
 from mipset.data.specs import FASHION_MINI
-from mipset.errors import DataError, brief, choices
+from mipset.errors import DataError, brief, choose
 from mipset.io import files
 from mipset.reporting import Report, silent
 
@@ -41,7 +41,7 @@ def fetch(name: str, *, report: Report = silent, home: Path | None = None) -> Pa
         raise DataError(f"{name} cannot be fetched by a program. {how_to_get(OFFICIAL[name], root)}")
     if name not in SOURCES:
         fetched = (*SOURCES, FASHION_MINI.name, f"{hf.KIND}:NAME")
-        raise DataError(f"{brief(name)} cannot be fetched. Choose {choices(fetched)}.")
+        raise DataError(f"{brief(name)} cannot be fetched. {choose(name, fetched)}.")
     return OFFICIAL[name].find(root) or fetch_from(OFFICIAL[name], SOURCES[name], root, report)
 
 

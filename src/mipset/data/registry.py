@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from mipset.data import embedded, folder, hf, imagenet, npz
 from mipset.data.dataset import Dataset
 from mipset.data.official import OFFICIAL, how_to_get
 from mipset.data.specs import FASHION_MINI, DatasetSpec
-from mipset.errors import DataError, SettingError, brief, choices
+from mipset.errors import DataError, SettingError, brief, choices, did_you_mean
 from mipset.io import files
 from mipset.reporting import Report, silent
 
@@ -183,13 +182,13 @@ def _check_resolution(name: str, shape: tuple[int, int, int], resolution: int | 
 
 
 def _unknown_name_message(name: str, kind: str) -> str:
-    close = difflib.get_close_matches(kind, KINDS, n=1)
+    meant = did_you_mean(kind, KINDS)
     if os.path.isdir(name):  # noqa: PTH112 (unlike a Path, it takes any text)
         advice = f"Write folder:{name}."
     elif name.endswith(".npz") and os.path.isfile(name):  # noqa: PTH113
         advice = f"Write npz:{name}."
-    elif close:
-        advice = f"Did you mean {close[0]}?"
+    elif meant:
+        advice = meant.strip()
     else:
         advice = "Choose one of these."
     return f"There is no dataset {brief(name)}, only {choices(NAMES)}. {advice}"

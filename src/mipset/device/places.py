@@ -25,6 +25,14 @@ class Place(Protocol):
     def length(self) -> int | None:
         """How many bytes it has; None until a read has told it."""
 
+    @property
+    def moved(self) -> int:
+        """How many bytes of it have been read, also those that were not requested."""
+
+    @property
+    def ranges(self) -> bool | None:
+        """Whether its server sends ranges of bytes; None without a server, and until an answer has told it."""
+
     def blocks(self, start: int, stop: int) -> Iterator[bytes]:
         """The bytes from `start` up to `stop`, in order, as they arrive: all of them, or an error at the end.
 
@@ -41,6 +49,8 @@ class LocalFile:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self._path = path.absolute()  # does not depend on the working folder
+        self.moved = 0
+        self.ranges: bool | None = None
         with opened(path) as stream:
             self._version = _version(stream.fileno())
 
@@ -62,6 +72,7 @@ class LocalFile:
                 if not block:  # another program made the file shorter meanwhile
                     raise self._too_short(start, stop)
                 start += len(block)
+                self.moved += len(block)
                 yield block
 
     def piece(self, start: int, stop: int, arrived: Callable[[int], object]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from pathlib import Path
 from threading import RLock
 
@@ -25,11 +25,14 @@ from mipset.device.normalising import float32_scale
 from mipset.device.places import LocalFile, Place
 from mipset.device.subset import Subset, labelled
 from mipset.errors import ArtifactError, RemoteError, SettingError
-from mipset.file.description import Description, no_such_size
+from mipset.file.curves import curve_table
+from mipset.file.description import Description, contents, end_of_prefix, no_such_size
+from mipset.file.grids import image_grid
 from mipset.file.header import check_length, file_bytes, read_header
 from mipset.file.pixels import Pixels
 from mipset.io import LEAST_RATE
 from mipset.io.memory import free_memory
+from mipset.markup import paragraph
 from mipset.reporting import Report, silent
 from mipset.units import byte_count
 
@@ -96,6 +99,22 @@ class Source:
         self._check_length()
         float32_scale(self.about, place.name)  # refuses a set that cannot be trained on before its pixels are read
 
+    def __repr__(self) -> str:
+        here = f"{self.ranks_in_memory} of {self.about.ipc} ranks in memory"
+        return f"<Source {self.name}: {contents(self.about.shape, self.about)}\n{here}>"
+
+    def _repr_html_(self) -> str:
+        """What the file holds, the images that are in memory, and the accuracy of each size."""
+        first = list(takewhile(lambda rank: rank is not None, map(self._ranks.get, range(self.about.ipc))))
+        rows = ([rank[c] for rank in first if rank is not None] for c in range(len(self.about.class_names)))
+        grid = image_grid(self.about.class_names, rows) if first else ""
+        curve = curve_table(self.about.accuracy) if self.about.accuracy else ""
+        return paragraph(repr(self).strip("<>").replace("\n", ", ")) + grid + curve
+
+    def __getitem__(self, key: slice) -> Subset:
+        """`source[:n]` is `source.prefix(n)`. Other slices are refused."""
+        return self.prefix(end_of_prefix(key, self.about.ipc))
+
     @property
     def name(self) -> str:
         """The path, or the address without its query."""
@@ -105,6 +124,16 @@ class Source:
     def ranks_in_memory(self) -> int:
         """How many ranks are in memory."""
         return len(self._ranks)
+
+    @property
+    def moved(self) -> int:
+        """How many bytes have been read or downloaded, also those that a server without ranges sends in vain."""
+        return self._place.moved
+
+    @property
+    def ranges(self) -> bool | None:
+        """Whether the server sends ranges of bytes; None for a file on this machine."""
+        return self._place.ranges
 
     def file_bytes(self, n: int) -> int:
         """The length of a file of S_[n]."""

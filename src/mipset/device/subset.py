@@ -14,7 +14,9 @@ from mipset.device.arguments import MOST, checked_count, checked_integers
 from mipset.device.normalising import Images, Labels, Normaliser
 from mipset.errors import SettingError, missing
 from mipset.file.artifact import Artifact, write
+from mipset.file.grids import image_grid
 from mipset.file.pixels import Pixels
+from mipset.markup import paragraph
 from mipset.units import byte_count
 
 if TYPE_CHECKING:
@@ -47,6 +49,14 @@ class Subset:
     def __repr__(self) -> str:
         sizes = self.sizes[0] if len(set(self.sizes)) == 1 else list(self.sizes)
         return f"<Subset of {self._source.name}: {sizes} images per class, {len(self)} to train on>"
+
+    def _repr_html_(self) -> str:
+        """Its stored images as a grid."""
+        rows: list[list[Pixels]] = [[] for _ in self.sizes]
+        for images, classes in self._ranks:
+            for image, c in zip(images, classes, strict=True):
+                rows[c].append(image)
+        return paragraph(repr(self).strip("<>")) + image_grid(self._source.about.class_names, rows)
 
     @property
     def nbytes(self) -> int:

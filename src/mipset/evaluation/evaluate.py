@@ -23,8 +23,10 @@ from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
 from mipset.errors import DivergedError, MipsetError, SettingError
 from mipset.file.artifact import Artifact
+from mipset.file.curves import Curve, curve_table
 from mipset.file.description import Accuracy
 from mipset.io.processes import end_with_parent
+from mipset.markup import table
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
 from mipset.nn.guards import sound_weights
@@ -68,6 +70,24 @@ class Evaluation:
         if not self.data.flips:
             object.__setattr__(self, "protocol", self.protocol.without_flips())
 
+    def __repr__(self) -> str:
+        return (
+            f"<Evaluation with {self.data!r}\nof {self.artifact.ipc} images per class; {self.network}; "
+            f"protocol {self.protocol}; seed {self.seed}; {self.device}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """How each size is measured, and the accuracies that the set has."""
+        rows = {
+            "set": repr(self.artifact).partition("\n")[0],
+            "data": repr(self.data),
+            "network": str(self.network),
+            "protocol": str(self.protocol),
+            "seed": str(self.seed),
+            "device": self.device,
+        }
+        return table([], list(rows.items())) + curve_table(self.artifact.accuracy)
+
     @property
     def network(self) -> Architecture:
         """The architecture that is trained."""
@@ -104,7 +124,8 @@ class Evaluation:
         train = self.training_set(size)
         build = builder(self.network, self.data.shape, self.data.classes, self._engine)
         theta = fresh(build, key(self.seed, Purpose.EVALUATION_NETWORK, size, number), device)
-        for _ in fit(theta, train, rule_of(p), schedule_of(p, len(train)), self.seed, size, number):
+        schedule = schedule_of(p, len(train), self.data.classes)
+        for _ in fit(theta, train, rule_of(p), schedule, self.seed, size, number):
             pass
         if not sound_weights(theta):
             raise DivergedError(
@@ -115,9 +136,9 @@ class Evaluation:
         test = Images.of(pixels, labels, self.artifact.mean, self.artifact.std, device)
         return Score(size, number, accuracy(theta, test))
 
-    def curve(self, scores: Sequence[Score]) -> list[Accuracy]:
+    def curve(self, scores: Sequence[Score]) -> Curve:
         """The mean and standard deviation over networks, for each size."""
-        points = []
+        points = Curve()
         for size in sorted({score.size for score in scores}):
             values = [score.accuracy for score in sorted(scores, key=lambda s: s.network) if score.size == size]
             points.append(
@@ -130,7 +151,9 @@ class Evaluation:
                     protocol=str(self.protocol),
                     seed=self.seed,
                     data=self.data.sha256,
-                    epochs=self.protocol.epochs,
+                    epochs=self.protocol.epochs_at(
+                        size * self.artifact.factor**2 * self.data.classes, self.data.classes
+                    ),
                     least_steps=self.protocol.least_steps,
                     batch=self.protocol.batch,
                 )
@@ -142,7 +165,7 @@ def evaluation_flops(data: Dataset, architecture: Architecture, protocol: Protoc
     """The FLOPs to train a network on S_[size] and to test it. Testing an image is a third of training on it."""
     images = size * data.classes * factor**2
     per_image = learning_flops(architecture, data.shape, data.classes)
-    return per_image * (images * protocol.epochs_for(images) + len(data.test) / 3)
+    return per_image * (images * protocol.epochs_for(images, data.classes) + len(data.test) / 3)
 
 
 def evaluation_memory(data: Dataset, architecture: Architecture, protocol: Protocol, workers: int = 1) -> int:

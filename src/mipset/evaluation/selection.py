@@ -28,7 +28,7 @@ from mipset.condensing.passes import Passes
 from mipset.condensing.synthetic import cut, formation, from_real, join
 from mipset.data import Dataset
 from mipset.data.registry import spec_of
-from mipset.errors import DivergedError, SettingError, choices
+from mipset.errors import DivergedError, SettingError, choose
 from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels
@@ -66,7 +66,7 @@ def select(
     iterations as a condensation has. `origin` is as for `mipset.pack`.
     """
     if name not in SELECTIONS:
-        raise SettingError(f"There is no selection {name!r}. Choose {choices(SELECTIONS)}.")
+        raise SettingError(f"There is no selection {name!r}. {choose(name, SELECTIONS)}.")
     real = r.replace(init="mix")  # every pixel comes from a real image, whatever `r` starts from
     check_fit(real, data)
     pixels, labels = torch.from_numpy(data.train.images), torch.from_numpy(data.train.labels)
@@ -183,7 +183,7 @@ def reordering_flops(artifact: Artifact, protocol: Protocol, first: int) -> floa
     ranks, classes, channels, height, width = artifact.images.shape
     images = ranks * classes * artifact.factor**2
     per_image = learning_flops(Architecture.of(artifact.recipe), (channels, height, width), classes)
-    return float(images * min(first, protocol.epochs_for(images)) * per_image)
+    return float(images * min(first, protocol.epochs_for(images, classes)) * per_image)
 
 
 def _errors_while_learning(
@@ -200,7 +200,7 @@ def _errors_while_learning(
     classes, channels, height, width = artifact.images.shape[1:]
     build = builder(architecture, (channels, height, width), classes, engine)
     theta = fresh(build, key(seed, Purpose.EVALUATION_NETWORK, *ADDRESS), device)
-    schedule = schedule_of(protocol, len(images))
+    schedule = schedule_of(protocol, len(images), classes)
     epochs = min(first, schedule.epochs)
     errors, right = [], []
     for epoch in islice(fit(theta, images, rule_of(protocol), schedule, seed, *ADDRESS), first):
@@ -213,9 +213,9 @@ def _errors_while_learning(
     return torch.stack(errors), torch.tensor(right)
 
 
-def reordering_passes(images: int, protocol: Protocol, first: int = 100) -> Passes:
-    """The work of `reorder` for so many training images: every epoch trains on them and measures their errors."""
-    schedule = schedule_of(protocol, images)
+def reordering_passes(images: int, classes: int, protocol: Protocol, first: int = 100) -> Passes:
+    """The work of `reorder` for so many images of all classes: every epoch trains on them and measures their errors."""
+    schedule = schedule_of(protocol, images, classes)
     epoch = Passes(1, 1) * -(-images // schedule.batch) + Passes(-(-images // TEST_BATCH))
     return epoch * min(first, schedule.epochs)
 

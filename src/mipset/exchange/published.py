@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset import __version__
-from mipset.errors import ArtifactError, SettingError, choices
+from mipset.errors import ArtifactError, SettingError, choose
 from mipset.exchange.torch_files import Floats, Integers, float_array, integer_array, is_tensor, load_without_code
 from mipset.file.artifact import Artifact
 from mipset.file.description import tiles_fit
@@ -217,7 +217,7 @@ def _images_and_labels(content: Any) -> Any:
 
 def _check_factor(published: PublishedSet, kind: str, factor: int | None) -> int:
     if kind not in IMPORT_KINDS:
-        raise SettingError(f"There is no `kind` {kind!r} of published files. Choose {choices(IMPORT_KINDS)}.")
+        raise SettingError(f"There is no `kind` {kind!r} of published files. {choose(kind, IMPORT_KINDS)}.")
     if kind == "dc":
         if factor not in (None, 1):
             raise SettingError(f"`factor` is {factor}, but images of `kind` dc have no tiles. Leave `factor` out.")
@@ -236,7 +236,7 @@ def _check_order(kind: str, order: str | None) -> str:
     if kind == "dc" and order is not None:
         raise SettingError(f"`order` is {order}, but images of `kind` dc have no tiles. Leave `order` out.")
     if order not in (None, *IMPORT_ORDERS):
-        raise SettingError(f"There is no `order` {order!r}. Choose {choices(IMPORT_ORDERS)}.")
+        raise SettingError(f"There is no `order` {order!r}. {choose(order, IMPORT_ORDERS)}.")
     return order or "tiles"
 
 

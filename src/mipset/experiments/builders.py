@@ -166,7 +166,7 @@ class ReorderedRun(OneRun):
         return dict.fromkeys(sizes, reordered)
 
     def passes(self, recipe: Recipe, data: Dataset) -> Passes:
-        return reordering_passes(recipe.ipc * recipe.factor**2 * data.classes, YOCO_PROTOCOL)
+        return reordering_passes(recipe.ipc * recipe.factor**2 * data.classes, data.classes, YOCO_PROTOCOL)
 
 
 class TruncatedRun(OneRun):

@@ -19,11 +19,23 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mipset.errors import ArtifactError
-from mipset.file.description import Accuracy, Description, check_fields, not_images, points_up_to, shared_fields
+from mipset.file.curves import curve_table, curve_text
+from mipset.file.description import (
+    Accuracy,
+    Description,
+    check_fields,
+    contents,
+    end_of_prefix,
+    not_images,
+    points_up_to,
+    shared_fields,
+)
+from mipset.file.grids import image_grid
 from mipset.file.header import check_length, header_bytes, not_whole, read_header
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
 from mipset.io.files import write_whole
+from mipset.markup import paragraph
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,20 @@ class Artifact:
         if self.images.dtype != np.uint8:
             raise not_images(str(self.images.dtype), self.images.shape)
         check_fields(self.images.shape, self)
+
+    def __repr__(self) -> str:
+        measured = f"\naccuracy {curve_text(self.accuracy)}" if self.accuracy else ""
+        return f"<Artifact: {contents(self.images.shape, self)}{measured}>"
+
+    def _repr_html_(self) -> str:
+        """The images as a grid, and the accuracy of each size."""
+        text = paragraph(contents(self.images.shape, self))
+        grid = image_grid(self.class_names, list(np.swapaxes(self.images, 0, 1)))
+        return text + grid + (curve_table(self.accuracy) if self.accuracy else "")
+
+    def __getitem__(self, key: slice) -> Artifact:
+        """`condensed[:n]` is `condensed.prefix(n)`. Other slices are refused."""
+        return self.prefix(end_of_prefix(key, self.ipc))
 
     @classmethod
     def of(cls, description: Description, images: Pixels) -> Artifact:

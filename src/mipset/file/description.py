@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
+from operator import index
 from typing import Any, Protocol
 
-from mipset.errors import ArtifactError, brief
+from mipset.errors import ArtifactError, SettingError, brief
 from mipset.file.provenance import Provenance
+from mipset.units import byte_count
 
 MOST_FACTOR = 16  # limits what a file can decode to: 1,024 times its bytes
 MOST_COUNT = 10**9  # epochs, steps or images in a batch: more is not a number of training
@@ -79,6 +81,9 @@ class Description:
         if len(self.sha256) != self.ipc or not all(re.fullmatch("[0-9a-f]{64}", digest) for digest in self.sha256):
             raise ArtifactError(f"The field 'sha256' must have one SHA-256 digest for each of {self.ipc} ranks.")
 
+    def __repr__(self) -> str:
+        return f"<Description: {contents(self.shape, self)}>"
+
     @property
     def ipc(self) -> int:
         """N: stored images per class."""
@@ -107,6 +112,36 @@ def shared_fields(fields: SetFields) -> dict[str, Any]:
     return {name: getattr(fields, name) for name in SHARED_FIELDS}
 
 
+def contents(shape: Sequence[int], fields: SetFields) -> str:
+    """What a set holds, in one line: its images, how many bytes they have, and where they come from."""
+    ranks, classes, channels, height, width = shape
+    tiles = f", {fields.factor**2} training images in each" if fields.factor > 1 else ""
+    known = {"of": fields.provenance.get("dataset"), "policy": fields.recipe.get("policy")}
+    origin = "".join(f", {title} {brief(value, str)}" for title, value in known.items() if value is not None)
+    return (
+        f"{ranks} {'image' if ranks == 1 else 'images'} per class, {classes} classes, "
+        f"{channels} x {height} x {width} pixels{tiles}, {byte_count(prod(shape))}{origin}"
+    )
+
+
+def end_of_prefix(key: object, ipc: int) -> int:
+    """n of the slice `[:n]` of a set. Anything else is refused: only the first images are a subset (law 1)."""
+    if not isinstance(key, slice) or key.start not in (None, 0) or key.step not in (None, 1):
+        limits = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+        written = ":".join("" if limit is None else brief(limit) for limit in limits)
+        raise SettingError(
+            f"[{written}] is no subset. Write [:n] for the first n images of each class, n from 1 to {ipc}; "
+            "`images` holds all of them as an array."
+        )
+    try:
+        n = ipc if key.stop is None else index(key.stop)
+    except TypeError:
+        raise no_such_size(key.stop, ipc) from None
+    if not 1 <= n <= ipc:
+        raise no_such_size(n, ipc)
+    return n
+
+
 def points_up_to(n: int, fields: SetFields) -> tuple[Accuracy, ...]:
     """The points of the accuracy curve that belong to S_[n]; refuses a size that the set does not have."""
     if not 1 <= n <= fields.ipc:
@@ -114,7 +149,7 @@ def points_up_to(n: int, fields: SetFields) -> tuple[Accuracy, ...]:
     return tuple(point for point in fields.accuracy if point.size <= n)
 
 
-def no_such_size(n: int, ipc: int) -> ArtifactError:
+def no_such_size(n: object, ipc: int) -> ArtifactError:
     """The error for a size that a set does not have."""
     return ArtifactError(f"There is no subset of size {brief(n)}. Choose a size from 1 to {ipc}.")
 

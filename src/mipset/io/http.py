@@ -45,6 +45,8 @@ class WebFile:
         self._timeout, self._least_rate, self._any_encoding = timeout, least_rate, any_encoding
         self._opener = opener()
         self._version: dict[str, str | int] = {}  # what the server says about the version of the file
+        self.moved = 0  # bytes of the file that have arrived, also those that were not requested
+        self.ranges: bool | None = None  # whether the server sends ranges of bytes; None until an answer has told it
 
     @property
     def length(self) -> int | None:
@@ -119,6 +121,8 @@ class WebFile:
                 raise RemoteError(f"{self.name} cannot be read: the server answered {status}, which is not a file.")
             self._compare(answer, length)
             self._refuse_beyond(stop)
+            if start or stop is not None:
+                self.ranges = answer.status == 206
             before = start - first
             for block in self._quick(_body(answer, None if end is None else end - first)):
                 yield block[before:]
@@ -134,6 +138,7 @@ class WebFile:
             if block is None:
                 return
             arrived += len(block)
+            self.moved += len(block)
             if waited >= self._timeout:
                 if arrived < self._least_rate * waited:
                     raise SlowError(f"the server sent {arrived} bytes in {waited:.3g} s")

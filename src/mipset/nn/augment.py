@@ -5,7 +5,8 @@ same transform. A *shared* draw holds one set of parameters for a whole batch an
 every image of a batch has its own. Empty pixels become zero: images are normalised, so zero is the mean colour.
 
 Two compositions exist. `IDC`: flip and colour always, then one of crop, scale and rotate, then cutout (each if it is
-listed). `DSA`: exactly one of the listed operations.
+listed); `zoom`, `jitter` and `lighting`, which IDC uses on ImageNet, come before these. `DSA`: exactly one of the
+listed operations.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ CROP_SHARE = 0.125  # of a side, the largest shift
 CUTOUT_SHARE = 0.5  # of a side, the length of the square
 SCALE_RATIO = 1.2
 ROTATE_DEGREES = 15.0
+
+# Of the augmentation for ImageNet. `jitter` and `lighting` change pixels in [0, 1]: the normalisation is ImageNet's.
+ZOOM_AREA, ZOOM_RATIO = 0.5, 4 / 3
+JITTER, LIGHTING = 0.4, 0.1
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue in brightness
+COLOUR_VALUES = (0.2175, 0.0188, 0.0045)  # deviations along the principal components, and these as columns
+COLOUR_VECTORS = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836, -0.6948, 0.4203))
 
 
 def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -170,6 +179,83 @@ class Affine(Transform):
 
 
 @dataclass(frozen=True)
+class Zoom(Transform):
+    """Enlarge a part of the image [1 or B, 4] to all of it: its centre and size, of the half side (RandomResizedCrop).
+
+    The part has 50 to 100 % of the area, and sides whose ratio is 3/4 to 4/3. If it does not fit, it is cut to the
+    image. It is resampled bilinearly.
+    """
+
+    part: Tensor  # x and y of the centre, half width and half height
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int) -> Zoom:
+        area = _uniform(generator, count, ZOOM_AREA, 1.0)
+        ratio = _uniform(generator, count, -math.log(ZOOM_RATIO), math.log(ZOOM_RATIO)).exp()
+        half_width, half_height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
+        x, y = (_uniform(generator, count, -1.0, 1.0) * (1 - half) for half in (half_width, half_height))
+        return cls(torch.stack([x, y, half_width, half_height], dim=1))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        x, y, half_width, half_height = self.part.to(images.device, images.dtype).expand(len(images), 4).unbind(dim=1)
+        zero = torch.zeros_like(x)
+        rows = [torch.stack([half_width, zero, x], dim=1), torch.stack([zero, half_height, y], dim=1)]
+        grid = F.affine_grid(torch.stack(rows, dim=1), list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+@dataclass(frozen=True)
+class Jitter(Transform):
+    """Scale brightness, contrast and saturation of pixels in [0, 1], in this order, each by a factor around 1."""
+
+    brightness: Tensor
+    contrast: Tensor
+    saturation: Tensor
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int) -> Jitter:
+        return cls(*(_uniform(generator, count, 1 - JITTER, 1 + JITTER) for _ in range(3)))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        mean, std = _imagenet(images, IMAGENET_MEAN), _imagenet(images, IMAGENET_STD)
+        x = (images * std + mean) * _per_image(self.brightness, images)
+        x = _blend(x, _grey(x).mean(dim=(2, 3), keepdim=True), _per_image(self.contrast, images))
+        return (_blend(x, _grey(x), _per_image(self.saturation, images)) - mean) / std
+
+
+@dataclass(frozen=True)
+class Lighting(Transform):
+    """Add random amounts of the principal components of ImageNet's colours to pixels in [0, 1]."""
+
+    amounts: Tensor  # [1 or B, 3]
+
+    @classmethod
+    def draw(cls, generator: torch.Generator, count: int) -> Lighting:
+        return cls(LIGHTING * torch.randn(count, 3, generator=generator))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        shift = (self.amounts * torch.tensor(COLOUR_VALUES)) @ torch.tensor(COLOUR_VECTORS).T
+        if images.shape[1] != 3:
+            shift = shift.mean(dim=1, keepdim=True)
+        return images + shift[:, :, None, None].to(images.device, images.dtype) / _imagenet(images, IMAGENET_STD)
+
+
+def _imagenet(images: Tensor, values: tuple[float, ...]) -> Tensor:
+    """A number for each channel [ch, 1, 1]; images with other than three channels have the mean of the three."""
+    channels = images.new_tensor(values if images.shape[1] == 3 else [sum(values) / 3])
+    return channels.reshape(-1, 1, 1)
+
+
+def _grey(images: Tensor) -> Tensor:
+    weights = images.new_tensor(GREY if images.shape[1] == 3 else [1 / images.shape[1]] * images.shape[1])
+    return (images * weights.reshape(-1, 1, 1)).sum(dim=1, keepdim=True)
+
+
+def _blend(images: Tensor, other: Tensor, share: Tensor) -> Tensor:
+    return share * images + (1 - share) * other
+
+
+@dataclass(frozen=True)
 class Draw(Transform):
     """Several drawn operations, one after the other."""
 
@@ -190,6 +276,9 @@ class Operation(Enum):
     FLIP = "flip"
     SCALE = "scale"
     ROTATE = "rotate"
+    ZOOM = "zoom"
+    JITTER = "jitter"
+    LIGHTING = "lighting"
 
 
 @dataclass(frozen=True)
@@ -209,6 +298,9 @@ class Augmentation(Part, ABC):
             Operation.FLIP: lambda: Flip.draw(generator, count),
             Operation.SCALE: lambda: Affine.draw_scale(generator, count, self.align_corners),
             Operation.ROTATE: lambda: Affine.draw_rotate(generator, count, self.align_corners),
+            Operation.ZOOM: lambda: Zoom.draw(generator, count),
+            Operation.JITTER: lambda: Jitter.draw(generator, count),
+            Operation.LIGHTING: lambda: Lighting.draw(generator, count),
         }
         return Draw(tuple(makers[operation]() for operation in self._compose(generator)))
 
@@ -222,13 +314,14 @@ def _one_of(among: Sequence[Operation], generator: torch.Generator) -> list[Oper
 
 
 # IDC's composition
-FIRST, LAST = (Operation.FLIP, Operation.COLOR), (Operation.CUTOUT,)
+FIRST = (Operation.ZOOM, Operation.FLIP, Operation.COLOR, Operation.JITTER, Operation.LIGHTING)
+LAST = (Operation.CUTOUT,)
 GEOMETRIC = (Operation.CROP, Operation.SCALE, Operation.ROTATE)
 
 
 @dataclass(frozen=True)
 class IDC(Augmentation):
-    """Flip and colour, then one of crop, scale and rotate, then cutout: each if it is listed."""
+    """Zoom, flip, colour, jitter, lighting, then one of crop, scale and rotate, then cutout: each if it is listed."""
 
     def _compose(self, generator: torch.Generator) -> list[Operation]:
         first, geometric, last = (

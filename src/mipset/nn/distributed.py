@@ -62,10 +62,13 @@ class Team(ABC):
         """Fill in the entries of the other processes; this process has computed the entries `own` along `dim`."""
 
     @abstractmethod
-    def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
+    def backward(
+        self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter], at_once: int | None = None
+    ) -> None:
         """Compute the gradients of the mean loss of `count` images; `loss` gives the mean loss of some of them.
 
-        Every process computes its share of the images, and has the gradients of all images afterwards.
+        Every process computes its share of the images, and has the gradients of all images afterwards. With `at_once`,
+        it computes so many of them at a time, which needs less memory.
         """
 
     @abstractmethod
@@ -108,8 +111,11 @@ class Alone(Team):
     def complete(self, whole: Tensor, own: Sequence[int], dim: int = 0) -> None:
         pass
 
-    def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
-        loss(slice(0, count)).backward()  # type: ignore[no-untyped-call]
+    def backward(
+        self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter], at_once: int | None = None
+    ) -> None:
+        del parameters
+        _add_gradients(loss, range(count), count, at_once)
 
     def first(self, read: Callable[[], bytes]) -> bytes:
         return read()
@@ -125,6 +131,14 @@ class Alone(Team):
 
 
 ALONE = Alone()
+
+
+def _add_gradients(loss: Callable[[slice], Tensor], images: Sequence[int], count: int, at_once: int | None) -> None:
+    """Add the gradients of the share of some consecutive images in the mean loss of `count` images."""
+    for first in range(0, len(images), at_once or max(1, len(images))):
+        part = images[first : first + (at_once or len(images))]
+        value = loss(slice(part[0], part[-1] + 1))
+        (value if len(part) == count else value * (len(part) / count)).backward()  # type: ignore[no-untyped-call]
 
 
 class Processes(Team):
@@ -169,13 +183,13 @@ class Processes(Team):
         self._sum(entries)  # exact: every sum has one term that is not zero
         whole.copy_(entries)
 
-    def backward(self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter]) -> None:
+    def backward(
+        self, loss: Callable[[slice], Tensor], count: int, parameters: Iterable[Parameter], at_once: int | None = None
+    ) -> None:
         import torch
 
         mine, learning = self.share(range(count)), list(parameters)
-        if mine:
-            part = loss(slice(mine[0], mine[-1] + 1)) * (len(mine) / count)
-            part.backward()  # type: ignore[no-untyped-call]
+        _add_gradients(loss, mine, count, at_once)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in learning]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         self._sum(flat)

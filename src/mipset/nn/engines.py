@@ -9,6 +9,7 @@ factors of products to bfloat16.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
 from mipset.errors import NoCompilerError
-from mipset.nn.native import Kernels, functions, stretches
+from mipset.nn.native import Block, Kernels, functions, stretches
 
 COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some seconds of plain torch
 
@@ -25,6 +26,7 @@ COMPILE_FROM = 3e11  # FLOPs from which compiling is worth its time: some second
 # vector (8 with AVX2, 16 with AVX-512), it writes past the end of that workspace, and the process crashes or hangs:
 # https://github.com/uxlfoundation/oneDNN/issues/6035, present in torch 2.13 with oneDNN 3.12.
 SAFE_CHANNELS = 16
+SIDES = (1, 3, 7)  # of the filters that keep the memory order of the kernels
 
 
 class Engine:
@@ -43,9 +45,15 @@ class Engine:
         images, stride = _without_unsafe_stride(images, layer)
         return F.conv2d(images, layer.weight, layer.bias, stride, layer.padding, layer.dilation, layer.groups)
 
-    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
-        """Group norm, ReLU and 2 x 2 average pooling: [B, ch, h, w] to [B, ch, h/2, w/2]."""
-        return F.avg_pool2d(F.relu(F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)), 2)
+    def norm_relu_pool(self, x: Tensor, norm: nn.Module, pool: int = 2) -> Tensor:
+        """A norm, ReLU and average pooling: [B, ch, h, w] to [B, ch, h/pool, w/pool]."""
+        activated = F.relu(norm(x))
+        return F.avg_pool2d(activated, pool) if pool > 1 else activated
+
+    def norm(self, x: Tensor, norm: nn.Module) -> Tensor:
+        """A norm alone."""
+        normed: Tensor = norm(x)
+        return normed
 
     def weight_gradients(
         self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
@@ -90,21 +98,29 @@ class Native(Engine):
         return NativeConvolutions(self)
 
     def convolve(self, images: Tensor, layer: nn.Conv2d) -> Tensor:
-        if not _small_filters(images, layer):
+        if not _keeps_resolution(images, layer):
             return super().convolve(images, layer)
         return functions.convolve(self._kernels, _padded(images, layer), layer.weight, layer.bias, _half())
 
-    def norm_relu_pool(self, x: Tensor, norm: nn.GroupNorm) -> Tensor:
-        if not (_each_channel_alone(norm, x) and _covered(x, norm.weight, norm.bias) and min(x.shape[2:]) >= 2):
-            return super().norm_relu_pool(x, norm)
-        return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps)
+    def norm_relu_pool(self, x: Tensor, norm: nn.Module, pool: int = 2) -> Tensor:
+        kind = Block(pool)
+        if not (_each_channel_alone(norm, x) and kind.covered and min(x.shape[2:]) >= pool):
+            return super().norm_relu_pool(x, norm, pool)
+        return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps, kind)
+
+    def norm(self, x: Tensor, norm: nn.Module) -> Tensor:
+        if not _each_channel_alone(norm, x):
+            return super().norm(x, norm)
+        kind = Block(pool=1, relu=False)
+        return functions.norm_relu_pool(self._kernels, x, norm.weight, norm.bias, norm.eps, kind)
 
     def weight_gradients(
         self, inputs: Tensor, slopes: Tensor, layer: nn.Conv2d | nn.Linear, ends: Sequence[int]
     ) -> Tensor:
-        if isinstance(layer, nn.Linear) or not _small_filters(inputs, layer):
+        if isinstance(layer, nn.Linear) or not _keeps_resolution(inputs, layer):
             return super().weight_gradients(inputs, slopes, layer, ends)
-        return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half())
+        side = layer.kernel_size[0]
+        return functions.weight_gradients(self._kernels, _padded(inputs, layer), slopes, ends, _half(), side)
 
 
 class NativeConvolutions(Engine):
@@ -146,19 +162,26 @@ def _half() -> bool:
     return torch.is_autocast_enabled("cpu")
 
 
-def _small_filters(images: Tensor, layer: nn.Conv2d) -> bool:
-    """Whether this is a 3 x 3 convolution of all channels, with stride 1 and a padding of 1 or more."""
-    plain = (layer.kernel_size, layer.stride, layer.dilation, layer.groups) == ((3, 3), (1, 1), (1, 1), 1)
-    padded = isinstance(layer.padding, tuple) and min(layer.padding) >= 1 and layer.padding_mode == "zeros"
+def _keeps_resolution(images: Tensor, layer: nn.Conv2d) -> bool:
+    """Whether this is a convolution of all channels with square filters of 1, 3 or 7 pixels, and with stride 1.
+
+    Its padding is as much as keeps the resolution, or more.
+    """
+    down, across = layer.kernel_size
+    plain = down == across and (layer.stride, layer.dilation, layer.groups) == ((1, 1), (1, 1), 1)
+    padded = isinstance(layer.padding, tuple) and min(layer.padding) >= down // 2 and layer.padding_mode == "zeros"
     fitting = images.dim() == 4 and images.shape[1] == layer.in_channels
-    return plain and padded and fitting and _covered(images, layer.weight, layer.bias)
+    return plain and down in SIDES and padded and fitting and _covered(images, layer.weight, layer.bias)
 
 
-def _each_channel_alone(norm: nn.GroupNorm, x: Tensor) -> bool:
-    return norm.affine and x.dim() == 4 and norm.num_groups == norm.num_channels == x.shape[1]
+def _each_channel_alone(norm: nn.Module, x: Tensor) -> TypeGuard[nn.GroupNorm]:
+    """Whether this is an instance norm with learned scale and shift, of images that the kernels can read."""
+    if not (isinstance(norm, nn.GroupNorm) and norm.affine and x.dim() == 4 and x.numel()):
+        return False
+    return norm.num_groups == norm.num_channels == x.shape[1] and _covered(x, norm.weight, norm.bias)
 
 
 def _padded(images: Tensor, layer: nn.Conv2d) -> Tensor:
-    """Images with all of the padding but 1, which the kernel adds."""
-    down, across = (int(side) - 1 for side in layer.padding)
+    """Images with all of the padding but what keeps the resolution, which the kernel adds."""
+    down, across = (int(side) - layer.kernel_size[0] // 2 for side in layer.padding)
     return F.pad(images, (across, across, down, down)) if down or across else images

@@ -33,4 +33,4 @@ def learning_flops(architecture: Architecture, shape: tuple[int, int, int], clas
             module.register_forward_hook(count)
     with torch.no_grad():
         theta(image)
-    return 3 * sum(layers) - layers[0]
+    return 3 * sum(layers) - sum(layers[:1])

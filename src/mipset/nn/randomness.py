@@ -22,6 +22,8 @@ class Purpose(Enum):
     MATCH_AUGMENTATION = "match augmentation"
     TRAIN_BATCH = "train batch"
     TRAIN_AUGMENTATION = "train augmentation"
+    EARLY_BATCH = "early batch"
+    EARLY_AUGMENTATION = "early augmentation"
     EXPERT = "expert"
     EXPERT_CHOICE = "expert choice"
     EXPERT_BATCH = "expert batch"

@@ -15,6 +15,10 @@ from mipset.nn.pixels import to_unit
 from mipset.nn.randomness import Purpose, generator, permutation
 from mipset.settings.protocol import Protocol
 
+# How many pixels a network learns from at once: those of 21 images of 224 x 224. A larger batch is computed in parts,
+# which bounds memory and changes the step by rounding only. With batch norm, it cannot be divided.
+PIXELS_AT_ONCE = 1040 * 32 * 32
+
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Images in [0, 1] to zero mean and unit deviation per channel [ch, 1, 1]."""
@@ -103,7 +107,8 @@ class TrainingRule:
             with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
                 return part.loss(theta(part.images))
 
-        team.backward(loss, len(images), theta.parameters())
+        at_once = None if theta.mixes_images else max(1, PIXELS_AT_ONCE // (resolution[0] * resolution[1]))
+        team.backward(loss, len(images), theta.parameters(), at_once)
         optimiser.step()
 
 
@@ -129,9 +134,9 @@ def rule_of(p: Protocol) -> TrainingRule:
     return TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
 
 
-def schedule_of(p: Protocol, images: int) -> Schedule:
-    """The schedule of a protocol for so many images."""
-    return Schedule(p.epochs_for(images), p.batch, p.milestones, p.drop, p.even)
+def schedule_of(p: Protocol, images: int, classes: int) -> Schedule:
+    """The schedule of a protocol for so many images of all classes."""
+    return Schedule(p.epochs_for(images, classes), p.batch, p.milestones, p.drop, p.even)
 
 
 def fit(

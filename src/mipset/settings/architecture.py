@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mipset.errors import ArtifactError, SettingError, choices
+from mipset.errors import ArtifactError, SettingError, brief, choices, choose
 from mipset.settings.choices import MOST_COUNT, MOST_DEPTH
+from mipset.settings.part import is_own
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Architecture:
     """Which network is trained: its name, width and depth, without weights.
 
     `width` is the channels of a ConvNet, the channels of the first stage of a ResNet, or the growth of a DenseNet.
-    `depth` is the blocks of a ConvNet, or the layers of the others. mipset.nn.networks.builder makes networks of it.
+    `depth` is the blocks of a ConvNet, or the layers of the others. A network of somebody's own is named as
+    module:function, and decides both itself. mipset.nn.networks.builder makes networks of it.
     """
 
     name: str = "convnet"
@@ -47,20 +49,25 @@ class Architecture:
                 raise SettingError(f"`{name}` is {value}: it must be at least 1 and at most {most:g}.")
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.depth}, width {self.width}"
+        return self.name if is_own(self.name) else f"{self.name}-{self.depth}, width {self.width}"
 
     @classmethod
     def named(cls, name: str) -> Architecture:
         """The architecture of this name, with its default width and depth."""
         check_network(name)
-        return cls(name, NETWORKS[name].width, NETWORKS[name].depth)
+        return cls(name) if is_own(name) else cls(name, NETWORKS[name].width, NETWORKS[name].depth)
 
     @classmethod
     def of(cls, recipe: Mapping[str, Any]) -> Architecture:
-        """The architecture that a set was condensed with, from the recipe in its file."""
+        """The architecture that a set was condensed with, from the recipe in its file. Nothing it names is imported."""
         if "network" not in recipe:
             return cls()
         name, width, depth = (recipe.get(key) for key in ("network", "width", "depth"))
+        if isinstance(name, str) and is_own(name):
+            raise SettingError(
+                f"The set was condensed with `network` {brief(name, str)}, which is not a part of mipset and is not "
+                f"taken from a file. Choose the network to evaluate with: `network` {name}, or {choices(NETWORKS)}."
+            )
         try:
             if isinstance(name, str) and isinstance(width, int) and isinstance(depth, int):
                 return cls(name, width, depth)
@@ -74,5 +81,7 @@ class Architecture:
 
 def check_network(name: str) -> None:
     """Refuse a name that no network has."""
-    if name not in NETWORKS:
-        raise SettingError(f"There is no network {name!r}. Choose {choices(NETWORKS)}.")
+    if name not in NETWORKS and not is_own(name):
+        raise SettingError(
+            f"There is no network {name!r}. {choose(name, NETWORKS)}, or a function of your own as module:function."
+        )

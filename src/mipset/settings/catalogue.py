@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.settings.choices import READ_IF
+from mipset.settings.paper import ACCURACIES, IPC
+from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, paper_recipe, source_of
 from mipset.settings.recipe import Recipe
 
 SizeRule = Callable[[int], Mapping[str, Any]]  # from the images per class to settings
@@ -23,8 +25,6 @@ class NamedRecipe:
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # other settings, for a method or a policy
     by_ipc: SizeRule = lambda _: {}  # settings that follow from the images per class
 
-
-PAPER_CIFAR10 = Recipe()
 
 # The best accuracy for a few minutes: first-order matching at experts (see "What to match" in docs/results.md).
 _FAST = PAPER_CIFAR10.replace(
@@ -134,7 +134,7 @@ def mtt_students(ipc: int) -> Mapping[str, Any]:
     return _MTT_STUDENTS[max(size for size in _MTT_STUDENTS if size <= ipc)]
 
 
-_DREAM = PAPER_CIFAR10.replace(sampler="k-means", init="k-means", real_batch=128, train_batch=128)
+_DREAM = PAPER_CIFAR10.replace(**DREAM)
 
 
 def _as_published(
@@ -151,6 +151,33 @@ def _as_published(
         )
         for ipc, accuracy in reported.items()
     }
+
+
+def _reported(dataset: str, ipc: int) -> str:
+    """What the paper reports of a recipe: the hours of a run, and mean accuracies over all sizes."""
+    if dataset not in ACCURACIES or ipc != IPC:
+        return "the settings of the paper for MDC on IDC"
+    basic, mdc = (sum(ACCURACIES[dataset][method]) / IPC for method in ("baseline-c", "mdc"))
+    hours = "11.5 hours for baseline-c and 15.1 for mdc, and " if dataset == "cifar10" else ""
+    return f"the paper reports {hours}means of {basic:.1f} and {mdc:.1f} %"
+
+
+def _paper_recipes(suffix: str = "", changes: Mapping[str, Any] | None = None) -> dict[str, NamedRecipe]:
+    """The recipes of the paper, with IDC as the basic condensation, or with the `changes` of another one.
+
+    None is the first one of its dataset.
+    """
+    recipes = {}
+    for dataset, sizes in SIZES.items():
+        tuned = {"baseline-c": {"distance": "l1"}} if dataset == "imagenet10" else {}  # IDC alone matches with L1 there
+        for ipc in sizes:
+            reported = (
+                f"the settings of the paper for MDC on {suffix[1:].upper()}" if suffix else _reported(dataset, ipc)
+            )
+            settings = paper_recipe(dataset, ipc, **(changes or {}))
+            name = f"paper-{dataset}-ipc{ipc}{suffix}"
+            recipes[name] = NamedRecipe(dataset, settings, f"not run by us; {reported}", tuned)
+    return recipes
 
 
 RECIPES = {
@@ -274,11 +301,8 @@ RECIPES = {
         _FAST,
         "for your own data, in the time of the budget that you choose",
     ),
-    "paper-cifar10-ipc10": NamedRecipe(
-        "cifar10",
-        PAPER_CIFAR10,
-        "not run by us; the paper reports 11.5 hours for baseline-c and 15.1 for mdc, and means of 53.2 and 58.4 %",
-    ),
+    **_paper_recipes(),
+    **_paper_recipes("-dream", DREAM),
     **_as_published("DC", _DC, {1: 28.3, 10: 44.9, 50: 53.9}, dc_loops),
     **_as_published("DSA", _DSA, {1: 28.8, 10: 52.1, 50: 60.6}, dc_loops),
     **_as_published("DM", _DM, {1: 26.0, 10: 48.9, 50: 63.0}, dm_rate),
@@ -302,6 +326,12 @@ def recipe(name: str, **changes: Any) -> Recipe:
     return chosen
 
 
+def sources(name: str) -> dict[str, str]:
+    """Where each setting of a named recipe comes from: the paper, the authors' release, or us."""
+    settings = vars(RECIPES[name].recipe)
+    return {key: source_of(key, value, papers=name.startswith("paper-")) for key, value in settings.items()}
+
+
 def check_read(changes: Iterable[str], chosen: Recipe) -> None:
     """Refuse settings that a run with the chosen recipe does not use (law 8 in docs/architecture.md)."""
     for setting in changes:
@@ -319,7 +349,7 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     different settings, so the policy every-prefix has two names here: every-prefix-balanced and every-prefix-plain.
     """
     if name not in RECIPES:
-        raise SettingError(f"There is no recipe {name!r}. Choose {choices(RECIPES)}.")
+        raise SettingError(f"There is no recipe {name!r}. {choose(name, RECIPES)}.")
     named = RECIPES[name]
     by_ipc = named.by_ipc(changes["ipc"]) if "ipc" in changes else {}
     changed = named.recipe.replace(**changes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.settings.part import is_own
 
 POLICIES: Mapping[str, str] = {
@@ -93,6 +93,9 @@ AUGMENTATIONS: Mapping[str, str] = {
     "flip": "mirror left and right",
     "scale": "stretch or shrink",
     "rotate": "rotate by some degrees",
+    "zoom": "enlarge a part of half to all of the area (ImageNet)",
+    "jitter": "scale brightness, contrast and saturation by 0.6 to 1.4 (ImageNet)",
+    "lighting": "shift along the main colours of ImageNet",
 }
 NO_AUGMENTATION = "none"
 COMPOSITIONS: Mapping[str, str] = {
@@ -109,6 +112,7 @@ MOST = 1e30  # larger numbers overflow float32 during a run
 # Settings that are read only if others have one of some values. All the rest is always read.
 _MDC = {"policy": ("mdc", "mdc-per-class")}
 _TRAINED, _EXPERTS = {"learner": ("trained",)}, {"learner": ("experts",)}
+_NAMED_NETWORK = {"network": ("convnet", "resnet-ap")}  # those of CONDENSING_NETWORKS in architecture.py
 _SYNTHETIC = {"learner": ("trained-on-synthetic",)}
 _TRAJECTORIES, _STUDENTS = {"learner": ("trajectories",)}, {"objective": ("trajectory",)}
 _LEARNING = {"learner": ("trained", "experts", "trajectories", "trained-on-synthetic")}
@@ -117,6 +121,7 @@ _CLUSTERED = {"sampler": ("k-means",)}
 _SGD = {"pixel_optimiser": ("sgd",)}
 READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("period", "freeze", "round_distances", "metric", "metric_epochs"), _MDC),
+    **dict.fromkeys(("width", "depth"), _NAMED_NETWORK),
     "subset_weight": {"policy": ("mdc", "mdc-per-class", "every-prefix")},
     "prefix_weights": {"policy": ("every-prefix",)},
     "steps": {"policy": ("every-prefix",), "pixel_optimiser": ("sgd",)},
@@ -125,7 +130,7 @@ READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("snapshot_steps", "expert_starts", "expert_ahead"), _TRAJECTORIES),
     **dict.fromkeys(("student_steps", "student_batch", "student_sizes"), _STUDENTS),
     **dict.fromkeys(("student_lr", "student_lr_lr", "student_lr_momentum"), _STUDENTS),
-    "train_images": _TRAINED,
+    **dict.fromkeys(("train_images", "early_epochs"), _TRAINED),
     "train_epochs": _SYNTHETIC,
     **dict.fromkeys(("pool", "life"), _BETWEEN),
     **dict.fromkeys(("train_batch", "train_augment", "train_precision", "cutmix"), _LEARNING),
@@ -157,7 +162,7 @@ def parse_objective(text: str) -> list[tuple[float, str, int]]:
         name, slash, period = rest.partition("/")
         if name not in OBJECTIVES and not is_own(name):
             raise SettingError(
-                f"`objective` is {text!r}, and there is no objective {name!r}. Choose {choices(OBJECTIVES)}, or a sum "
+                f"`objective` is {text!r}, and there is no objective {name!r}. {choose(name, OBJECTIVES)}, or a sum "
                 f"such as feature+10*confidence, or a class of your own as module:Class."
             )
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
 from mipset.settings.catalogue import RECIPES, settled
 from mipset.settings.choices import policy_reads
 from mipset.settings.part import is_own
@@ -178,7 +178,7 @@ def _parse_method(text: str) -> Method:
             settings.append(part)
     if kind not in METHODS and not own:
         raise SettingError(
-            f"`methods`: there is no method {kind!r}. Choose {choices(METHODS)}, or a group: {choices(GROUPS)}, or a "
+            f"`methods`: there is no method {kind!r}. {choose(kind, METHODS)}, or a group: {choices(GROUPS)}, or a "
             f"policy of your own as module:Class."
         )
     method = _method(own, "a policy of one's own", policy=own)[1] if own else METHODS[kind]

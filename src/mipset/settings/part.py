@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
+
+from mipset.errors import SettingError, brief
 
 if TYPE_CHECKING:
     from mipset.settings.recipe import Recipe
@@ -33,6 +40,30 @@ class Part:
 def is_own(name: str) -> bool:
     """Whether this names a class of somebody's own, as `module:Class`."""
     return _OWN.fullmatch(name) is not None
+
+
+def imported(name: str, setting: str) -> object:
+    """What a setting names as `module:Class`; None if the module has no such name. Modules here are found too."""
+    module, _, title = name.partition(":")
+    try:
+        with _current_folder():
+            return getattr(import_module(module), title, None)
+    except Exception as error:  # the code of a module can raise anything
+        raise SettingError(
+            f"`{setting}` is {name!r}, but the module {module} cannot be imported ({brief(error, str)}). Name a module "
+            f"that Python finds, such as a file of this folder without its .py."
+        ) from error
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Let modules be imported from the current folder, after all other places."""
+    folder = os.getcwd()  # noqa: PTH109 (the text that sys.path holds)
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def own_name(part: object) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from mipset.errors import SettingError, choices
+from mipset.errors import SettingError, choices, choose
+from mipset.markup import table
 from mipset.settings.architecture import CONDENSING_NETWORKS, NETWORKS, Architecture
 from mipset.settings.choices import (
     AUGMENTATIONS,
@@ -121,7 +122,12 @@ class Recipe:
     )
     student_lr_lr: float = _setting(1e-5, "rate at which `student_lr` is learned; 0 keeps it", least=0, most=MOST_RATE)
     student_lr_momentum: float = _setting(0.5, "momentum of `student_lr`", least=0)
-    network: str = _setting("convnet", "architecture of the network", among=CONDENSING_NETWORKS)
+    network: str = _setting(
+        "convnet",
+        "architecture of the network; or a function or class of your own, as module:function",
+        among=CONDENSING_NETWORKS,
+        own=True,
+    )
     width: int = _setting(
         128, "channels of the network; of a ResNet, channels of its first stage", least=1, most=MOST_COUNT
     )
@@ -163,6 +169,9 @@ class Recipe:
     )
     pool: int = _setting(1, "networks that take turns, one in each outer iteration", least=1)
     life: int = _setting(1, "outer iterations of a network before a new one replaces it", least=1)
+    early_epochs: int = _setting(
+        0, "epochs on all real images that a new network learns before its first match", least=0
+    )
     train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
@@ -218,6 +227,19 @@ class Recipe:
                 f"All must be finite and at least 0, and one of them larger than 0."
             )
 
+    def __repr__(self) -> str:
+        """The settings that are not the paper's, as Python: `eval` gives the same recipe."""
+        return f"Recipe({', '.join(f'{name}={value!r}' for name, value in self.changes.items())})"
+
+    def _repr_html_(self) -> str:
+        rows = [(f.name, str(getattr(self, f.name)), f.metadata["help"]) for f in fields(self)]
+        return table(["setting", "value", "meaning"], rows)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are not the paper's, which are the defaults."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
     def _check_students(self) -> None:
         """Refuse settings that the objective `trajectory` cannot have."""
         if self.learner != "trajectories":
@@ -240,7 +262,7 @@ class Recipe:
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
             own = ", or a class of your own as module:Class" if limits["own"] else ""
-            raise SettingError(f"`{name}` is {value!r}{reason}. Choose {choices(limits['choices'])}{own}.")
+            raise SettingError(f"`{name}` is {value!r}{reason}. {choose(value, limits['choices'])}{own}.")
         least, most = limits["least"], limits["most"]
         if least is not None and not least <= value <= most:
             raise SettingError(f"`{name}` is {value}: it must be at least {least} and at most {most:g}.")
@@ -250,7 +272,7 @@ class Recipe:
         settings = {f.name for f in fields(self)}
         for name in changes:
             if name not in settings:
-                raise SettingError(f"A recipe has no setting {name!r}. Choose {choices(sorted(settings))}.")
+                raise SettingError(f"A recipe has no setting {name!r}. {choose(name, sorted(settings))}.")
         return replace(self, **changes)
 
     @property
@@ -305,10 +327,22 @@ class Recipe:
         return self.expert_steps if self.learner == "experts" else (self.snapshots - 1) * self.snapshot_steps
 
     def training_steps(self, classes: int) -> int:
-        """All training steps of networks in a run."""
+        """All training steps of networks in a run, without those of `early_steps`."""
         if self.learner in ("experts", "trajectories"):
             return self.experts * self.steps_per_expert
         return self.outer * (self.inner - 1) * self.train_steps(classes)
+
+    def early_steps(self, images: int) -> int:
+        """The training steps of one new network before its first match, if there are so many real images."""
+        return self.early_epochs * (images // self.train_batch) if self.learner == "trained" else 0
+
+    @property
+    def networks(self) -> int:
+        """How many networks a run trains between inner iterations: those of the pool, and those that replace them."""
+        if self.learner != "trained":
+            return 0
+        turns = (divmod(self.outer - turn - 1, self.pool)[0] for turn in range(min(self.pool, self.outer)))
+        return sum(1 + (last + turn * self.life // self.pool) // self.life for turn, last in enumerate(turns))
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""

@@ -7,17 +7,50 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from mipset.condensing.passes import Passes
+from mipset.nn import training
 from mipset.nn.networks import Network
 from mipset.settings.part import Part
 
-# How many pixels, real and synthetic, go through a network at once: those of 1,040 images of 32 x 32. It bounds memory.
-PIXELS_AT_ONCE = 1040 * 32 * 32
+Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, Tensor])
+
+# How many pixels, real and synthetic, go through a network at once: those of 1,040 images of 32 x 32, and of 21 images
+# of 224 x 224. It bounds memory. If one class has more, its images take turns, and each part is computed again when
+# gradients go back to its pixels.
+PIXELS_AT_ONCE = training.PIXELS_AT_ONCE
+
+
+def parts_of(images: int, pixels: int, most: int) -> list[slice]:
+    """The images of a batch in parts of at most so many pixels, if each image has `pixels` of them."""
+    at_once = max(1, most // max(1, pixels))
+    return [slice(first, min(images, first + at_once)) for first in range(0, max(1, images), at_once)]
+
+
+def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tensor) -> Outputs:
+    """A function of θ for images [B, ch, h, w], with memory for PIXELS_AT_ONCE pixels only; weights are constant."""
+
+    def of_part(part: Tensor) -> Outputs:
+        with constant_weights(theta):
+            return function(part)
+
+    parts = [images[part] for part in parts_of(len(images), images.shape[2] * images.shape[3], PIXELS_AT_ONCE)]
+    if len(parts) == 1:
+        return of_part(images)
+    results = [
+        checkpoint(of_part, part, use_reentrant=False, preserve_rng_state=False)
+        if torch.is_grad_enabled() and part.requires_grad
+        else of_part(part)
+        for part in parts
+    ]
+    if isinstance(results[0], Tensor):
+        return torch.cat(results)
+    return cast(Outputs, tuple(torch.cat(values) for values in zip(*results, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -141,9 +174,9 @@ class WeightedSum(Objective[SumTarget]):
         return max((term.objective.groups(classes, pixels) for term in self.terms), key=len)
 
 
-def of_each_class(function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """A function of a batch of images, applied to [classes, images, ch, h, w] in one batch: [classes, images, ...]."""
-    result = function(images.flatten(0, 1))
+def of_each_class(theta: Network, function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """A function of θ for a batch, applied to [classes, images, ch, h, w] as one batch: [classes, images, ...]."""
+    result = in_parts(theta, function, images.flatten(0, 1))
     return result.reshape(*images.shape[:2], *result.shape[1:])
 
 

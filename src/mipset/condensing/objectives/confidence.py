@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights, of_each_class, prefix_means
+from mipset.condensing.objectives.base import Match, Objective, Target, of_each_class, prefix_means
 from mipset.condensing.passes import Passes
 from mipset.nn.networks import Network
 
@@ -33,8 +33,7 @@ class Confidence(Objective[Target]):
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
         asked = self.trained(theta)
-        with constant_weights(asked):
-            scores = of_each_class(asked, synthetic)  # [classes, images, C]
+        scores = of_each_class(asked, asked, synthetic)  # [classes, images, C]
         wanted = torch.tensor(list(labels), device=scores.device)[:, None].expand(scores.shape[:2])
         losses = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none").view_as(wanted)
         return Match(prefix_means(losses, ends), synthetic.new_empty(len(labels), 0, 0))

@@ -11,7 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights, of_each_class, prefix_means
+from mipset.condensing.objectives.base import (
+    Match,
+    Objective,
+    Target,
+    in_parts,
+    of_each_class,
+    prefix_means,
+)
 from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
@@ -21,13 +28,12 @@ class FeatureObjective(Objective[Target]):
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         with torch.no_grad():
-            return Target(of_each_class(theta.features, real))
+            return Target(of_each_class(theta, theta.features, real))
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
-        with constant_weights(theta):
-            features = of_each_class(theta.features, synthetic)
+        features = of_each_class(theta, theta.features, synthetic)
         return Match(self.of_features(features, target.features, ends), features.detach())
 
     @abstractmethod
@@ -96,8 +102,7 @@ class LayeredCharacteristicFunctions(Objective[LayeredTarget]):
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: LayeredTarget, ends: Sequence[int]
     ) -> Match:
-        with constant_weights(theta):
-            hidden, features = _two_layers(theta, synthetic)
+        hidden, features = _two_layers(theta, synthetic)
         last = self.compared.of_features(features, target.features, ends)
         before = self.compared.of_features(hidden, target.hidden, ends)
         return Match(last + self.hidden * before, features.detach())
@@ -105,7 +110,7 @@ class LayeredCharacteristicFunctions(Objective[LayeredTarget]):
 
 def _two_layers(theta: Network, images: Tensor) -> tuple[Tensor, Tensor]:
     """The pooled hidden features and the last features of images of several classes, each [classes, images, F]."""
-    hidden, features = theta.hidden_and_features(images.flatten(0, 1))
+    hidden, features = in_parts(theta, theta.hidden_and_features, images.flatten(0, 1))
     pooled = F.avg_pool2d(hidden, 2).flatten(1)
     return pooled.reshape(*images.shape[:2], -1), features.reshape(*images.shape[:2], -1)
 

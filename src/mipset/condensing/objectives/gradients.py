@@ -7,19 +7,25 @@ g_[n] = (g_1 + ... + g_n) / n, so it is enough to keep apart the gradients of th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
-from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights
+from mipset.condensing.objectives.base import Match, Objective, Target, constant_weights, parts_of
 from mipset.condensing.passes import Passes
 from mipset.errors import SettingError
 from mipset.nn.networks import Network
+
+# Second derivatives keep more of every image, so fewer pixels are matched at once: those of 400 images of 32 x 32, and
+# of 8 images of 224 x 224.
+PIXELS_AT_ONCE = 400 * 32 * 32
 
 
 class Distance(ABC):
@@ -113,8 +119,22 @@ class GradientMatching(Objective[GradientTarget]):
     ) -> tuple[Tensor, list[Tensor]]:
         """Features, and the gradient of each matched weight summed over each stretch between two ends: [k, *weight].
 
-        They are differentiable in the images if those are.
+        They are differentiable in the images if those are. Images with more than PIXELS_AT_ONCE pixels take turns.
         """
+        parts = parts_of(len(images), images.shape[2] * images.shape[3], PIXELS_AT_ONCE)
+        if len(parts) == 1:
+            return self._gradients_of_part(theta, images, label, ends)
+
+        def of_part(part: slice, those: Tensor) -> tuple[Tensor, list[Tensor]]:
+            return self._gradients_of_part(theta, those, label, stretches_within(part, ends)[1])
+
+        features, *gradients = _InTurns.apply(of_part, images, parts, list(ends))  # type: ignore[no-untyped-call]
+        return features, gradients
+
+    def _gradients_of_part(
+        self, theta: Network, images: Tensor, label: int, ends: Sequence[int]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The same for images that fit into memory together."""
         layers = self._layers(theta)
         differentiable = images.requires_grad
         with constant_weights(theta):
@@ -132,12 +152,62 @@ class GradientMatching(Objective[GradientTarget]):
                 ]
 
     def _layers(self, theta: Network) -> list[nn.Conv2d | nn.Linear]:
-        if any(isinstance(module, _BatchNorm) for module in theta.modules()):
+        if theta.mixes_images:
             raise SettingError(
                 "Gradient matching needs a `network` without batch norm, which mixes the images of a batch."
             )
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
         return [module for module in theta.modules() if isinstance(module, matched)]
+
+
+def stretches_within(part: slice, ends: Sequence[int]) -> tuple[slice, list[int]]:
+    """The stretches between two ends that have images in a part, and where they end in it, from its first image on."""
+    first = next(number for number, end in enumerate(ends) if end > part.start)
+    last = next(number for number, end in enumerate(ends) if end >= part.stop)
+    return slice(first, last + 1), [min(end, part.stop) - part.start for end in ends[first : last + 1]]
+
+
+Compute = Callable[[slice, Tensor], tuple[Tensor, list[Tensor]]]
+
+
+class _InTurns(Function):
+    """The gradients of all stretches, from one part of the images after the other.
+
+    Nothing is kept for the way back: there, every part is computed a second time. So memory is that of one part.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, compute: Compute, images: Tensor, parts: list[slice], ends: list[int]) -> tuple[Tensor, ...]:
+        ctx.compute, ctx.parts, ctx.ends = compute, parts, ends
+        ctx.save_for_backward(images)
+        features: list[Tensor] = []
+        totals: list[Tensor] = []
+        for part in parts:
+            with torch.enable_grad():
+                those, gradients = compute(part, images[part].detach())
+            features.append(those)
+            if not totals:
+                totals = [gradient.new_zeros(len(ends), *gradient.shape[1:]) for gradient in gradients]
+            rows, _ = stretches_within(part, ends)
+            for total, gradient in zip(totals, gradients, strict=True):
+                total[rows] += gradient
+        joined = torch.cat(features)
+        ctx.mark_non_differentiable(joined)
+        return joined, *totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, for_features: Tensor, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        del for_features
+        (images,) = ctx.saved_tensors
+        pieces = []
+        for part in ctx.parts:
+            rows = stretches_within(part, ctx.ends)[0]
+            piece = images[part].detach().requires_grad_()
+            with torch.enable_grad():
+                _, gradients = ctx.compute(part, piece.view_as(piece))  # hooks that count cannot take a leaf
+            pieces += torch.autograd.grad(gradients, piece, [slope[rows] for slope in slopes])
+        return None, torch.cat(pieces), None, None
 
 
 @contextmanager
@@ -148,6 +218,10 @@ def _recorded(
     passed: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if layer in passed:
+            raise SettingError(
+                "Gradient matching needs a `network` that uses each of its convolutions once, not several times."
+            )
         passed[layer] = (inputs[0], output)
 
     handles = [layer.register_forward_hook(record) for layer in layers]

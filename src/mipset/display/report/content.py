@@ -14,7 +14,7 @@ from mipset.file.audit_file import AuditFile
 from mipset.file.description import Accuracy
 from mipset.file.pixels import Pixels
 from mipset.file.run_log import RunLog
-from mipset.settings.paper import ACCURACIES, IPC
+from mipset.settings.paper import ACCURACIES
 
 FORMAT = 1
 MOST_ENTRIES = 2000  # of a log; a longer one is thinned out
@@ -212,16 +212,16 @@ def _log(log: RunLog) -> dict[str, Any]:
 
 
 def _paper_curves(sets: Sequence[ShownSet]) -> list[Curve]:
-    """The paper's curves for the datasets of these sets."""
-    datasets = {shown.artifact.provenance.get("dataset") for shown in sets if shown.artifact.ipc == IPC}
+    """The paper's curves for the datasets and the numbers of images per class of these sets."""
+    wanted = {(shown.artifact.provenance.get("dataset"), shown.artifact.ipc) for shown in sets}
     return [
         Curve(
             method,
-            f"{dataset}; reported in the paper",
-            [CurvePoint(size, mean) for size, mean in enumerate(means, start=1)],
+            f"{dataset}, {ipc} images per class; reported in the paper",
+            [CurvePoint(size, mean) for size, mean in means.items()],
             paper=True,
         )
-        for dataset in ACCURACIES
-        if dataset in datasets
-        for method, means in ACCURACIES[dataset].items()
+        for (dataset, ipc), methods in ACCURACIES.items()
+        if (dataset, ipc) in wanted
+        for method, means in methods.items()
     ]

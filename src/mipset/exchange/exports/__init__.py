@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from mipset.errors import ArtifactError, SettingError, choices
+from mipset.errors import ArtifactError, SettingError, choose
 from mipset.exchange.exports import c_header, npz, parquet, png, pt, webdataset
 from mipset.file.artifact import Artifact
 from mipset.file.decoding import decoded
@@ -39,7 +39,7 @@ def export(artifact: Artifact, to: str, out: Path, *, stored: bool | None = None
     the set as it was written.
     """
     if to not in EXPORT_FORMATS:
-        raise SettingError(f"`to` is {to!r}: there is no such format. Choose {choices(EXPORT_FORMATS)}.")
+        raise SettingError(f"`to` is {to!r}: there is no such format. {choose(to, EXPORT_FORMATS)}.")
     if not (to == C_HEADER if stored is None else stored):
         artifact = decoded(artifact)
     try:

@@ -1,11 +1,12 @@
-// The layers of a ConvNet on a CPU, with their first and second derivatives.
+// The layers of ConvNets and ResNets on a CPU, with their first and second derivatives.
 //
 // Images are NHWC (torch's channels_last), so every loop runs along the channels, one vector at a time.
 //
 //   convolve          3x3, stride 1, padding 1, as F(4x4, 3x3) of Winograd: tiles of 4x4 outputs cost 36 multiplications
 //                     for each pair of channels in place of 144. Y = A'[(G g G') * (B' d B)]A, summed over input channels.
 //   weight_gradients  its adjoint in g, summed over each stretch of images.
-//   block_*           instance norm, ReLU and 2x2 average pooling in one pass; its gradient; the gradient of its gradient.
+//   block_*           instance norm, ReLU and average pooling in one pass; its gradient; the gradient of its gradient. The
+//                     pooling is of 2x2 or 4x4 pixels, or none; without pooling, the ReLU can be left out too.
 //
 // Names: d input tile, g filter, m product, y output tile; V, U, M, Z their transforms; p one of the 36 places of a tile.
 
@@ -385,10 +386,16 @@ int weight_gradients(const float* x, const float* slopes, const long* ends, int 
     return run(x, slopes, ends, stretches, gradient, h, w, ci, co, threads);
 }
 
-// y [n, h/2, w/2, c] = mean over 2x2 of relu(gamma * (x - mean) * scale + beta); keeps mean and scale [n, c]
-void block_forward(const float* x, const float* gamma, const float* beta, float epsilon, float* y, float* mean,
-                   float* scale, long n, int h, int w, int c, int threads) {
-    const int down = h / 2, across = w / 2, pixels = h * w;
+}  // extern "C"
+
+namespace {
+
+template <int POOL> constexpr float WINDOW = 1.0f / (POOL * POOL);  // the weight of a pixel in the mean of its window
+
+template <int POOL, bool RELU>
+void forward_as(const float* x, const float* gamma, const float* beta, float epsilon, float* y, float* mean, float* scale,
+                long n, int h, int w, int c, int threads) {
+    const int down = h / POOL, across = w / POOL, pixels = h * w;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += LANES) {
@@ -417,33 +424,29 @@ void block_forward(const float* x, const float* gamma, const float* beta, float 
             const Vector slope = read(gamma + k, count) * factor, level = read(beta + k, count) - slope * middle;
             for (int row = 0; row < down; ++row)
                 for (int column = 0; column < across; ++column) {
-                    const float* corner = from + (long(2 * row) * w + 2 * column) * c;
+                    const float* corner = from + (long(POOL * row) * w + POOL * column) * c;
                     Vector total{};
-                    for (int r = 0; r < 2; ++r)
-                        for (int s = 0; s < 2; ++s) {
+                    for (int r = 0; r < POOL; ++r)
+                        for (int s = 0; s < POOL; ++s) {
                             const Vector value = slope * read(corner + (long(r) * w + s) * c, count) + level;
-                            total += value < 0 ? Vector{} : value;  // NaN stays NaN
+                            total += RELU ? (value < 0 ? Vector{} : value) : value;  // NaN stays NaN
                         }
-                    write(y + ((i * down + row) * across + column) * c + k, total * 0.25f, count);
+                    write(y + ((i * down + row) * across + column) * c + k, total * WINDOW<POOL>, count);
                 }
         }
 }
 
-}  // extern "C"
-
-namespace {
-
 constexpr int SPAN = 8;  // vectors of channels that are processed together, so that memory is read in long runs
 
 // One image and up to SPAN vectors of channels of a block: its inputs, and the slopes dy at its outputs.
-struct Slice {
+template <int POOL, bool RELU> struct Slice {
     const float *x, *dy;
     int h, w, c, count, vectors;
     Vector gamma[SPAN], beta[SPAN], mean[SPAN], scale[SPAN];
 
     Slice(const float* x_, const float* dy_, const float* gamma_, const float* beta_, const float* mean_,
           const float* scale_, long i, int k, int h_, int w_, int c_)
-        : x(x_ + i * h_ * w_ * c_ + k), dy(dy_ + i * (h_ / 2) * (w_ / 2) * c_ + k), h(h_), w(w_), c(c_),
+        : x(x_ + i * h_ * w_ * c_ + k), dy(dy_ + i * (h_ / POOL) * (w_ / POOL) * c_ + k), h(h_), w(w_), c(c_),
           count(std::min(SPAN * LANES, c_ - k)), vectors((count + LANES - 1) / LANES) {
         for (int v = 0; v < vectors; ++v) {
             const int channel = k + v * LANES;
@@ -458,34 +461,36 @@ struct Slice {
     inline void put(float* to, int v, Vector value) const { write(to + v * LANES, value, count - v * LANES); }
 
     // Calls visit(pixel, v, z, open, place): z is the normalised x, `open` the gradient that comes back through pooling
-    // and ReLU, place the number of the pixel's 2x2 window. Pixels beyond the last window have no gradient, and place -1.
+    // and ReLU, place the number of the pixel's window. Pixels beyond the last window have no gradient, and place -1.
     template <typename Visit> inline void each(Visit visit) const {
-        const int down = h / 2, across = w / 2;
+        const int down = h / POOL, across = w / POOL;
         for (int row = 0; row < h; ++row)
             for (int column = 0; column < w; ++column) {
                 const long pixel = long(row) * w + column;
-                const long place = row / 2 < down && column / 2 < across ? long(row / 2) * across + column / 2 : -1;
+                const bool inside = row / POOL < down && column / POOL < across;
+                const long place = inside ? long(row / POOL) * across + column / POOL : -1;
                 for (int v = 0; v < vectors; ++v) {
                     const Vector z = (get(x + pixel * c, v) - mean[v]) * scale[v];
-                    const Vector above = place < 0 ? Vector{} : get(dy + place * c, v) * 0.25f;
-                    visit(pixel, v, z, z * gamma[v] + beta[v] <= 0 ? Vector{} : above, place);
+                    const Vector above = place < 0 ? Vector{} : get(dy + place * c, v) * WINDOW<POOL>;
+                    visit(pixel, v, z, passed(v, z, above), place);
                 }
             }
     }
+
+    // What comes back through the ReLU.
+    inline Vector passed(int v, Vector z, Vector slope) const {
+        return RELU ? (z * gamma[v] + beta[v] <= 0 ? Vector{} : slope) : slope;
+    }
 };
 
-}  // namespace
-
-extern "C" {
-
-// dx [n, h, w, c], and the gradients of gamma and beta for each image [n, c], from dy [n, h/2, w/2, c]
-void block_backward(const float* dy, const float* x, const float* gamma, const float* beta, const float* mean,
-                    const float* scale, float* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int threads) {
+template <int POOL, bool RELU>
+void backward_as(const float* dy, const float* x, const float* gamma, const float* beta, const float* mean,
+                 const float* scale, float* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int threads) {
     const float share = 1.0f / (h * w);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+            const Slice<POOL, RELU> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
             Vector sum[SPAN]{}, product[SPAN]{}, outside[SPAN];
             s.each([&](long, int v, Vector z, Vector open, long) {
                 sum[v] += open;
@@ -505,18 +510,19 @@ void block_backward(const float* dy, const float* x, const float* gamma, const f
         }
 }
 
-// The gradient of <u, dx>: with respect to dy [n, h/2, w/2, c], and with respect to x [n, h, w, c]. With z the normalised
+// The gradient of <u, dx>: with respect to dy, and with respect to x [n, h, w, c]. With z the normalised
 // x, r its scale, m the pixels, v = gamma * open the gradient of z, and P v = v - mean(v) - z mean(v z), dx is r P v, so
 //   d/dv = r P u,   d/dx = -r^2 / m [(<u, v> - m mean(u) mean(v) - <u, z> <v, z> / m) z + <v, z> P u + <u, z> P v].
-void block_double_backward(const float* u, const float* dy, const float* x, const float* gamma, const float* beta,
-                           const float* mean, const float* scale, float* for_dy, float* for_x, long n, int h, int w,
-                           int c, int threads) {
-    const int windows = (h / 2) * (w / 2), m = h * w;
+template <int POOL, bool RELU>
+void double_backward_as(const float* u, const float* dy, const float* x, const float* gamma, const float* beta,
+                        const float* mean, const float* scale, float* for_dy, float* for_x, long n, int h, int w, int c,
+                        int threads) {
+    const int windows = (h / POOL) * (w / POOL), m = h * w;
     const float share = 1.0f / m;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+            const Slice<POOL, RELU> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
             const float* from = u + i * m * c + k;
             Vector us[SPAN]{}, vs[SPAN]{}, uv[SPAN]{}, uz[SPAN]{}, vz[SPAN]{};
             s.each([&](long pixel, int v, Vector z, Vector open, long) {
@@ -541,11 +547,42 @@ void block_double_backward(const float* u, const float* dy, const float* x, cons
                 const Vector Pv = s.gamma[v] * open - vs[v] - z * vz[v];
                 s.put(to_x + pixel * c, v, -s.scale[v] * s.scale[v] * (uv[v] * z + vz[v] * Pu + uz[v] * Pv));
                 if (place < 0) return;
-                const Vector back = 0.25f * s.gamma[v] * s.scale[v] * Pu;
+                const Vector back = WINDOW<POOL> * s.gamma[v] * s.scale[v] * Pu;
                 float* to = to_dy + place * c;
-                s.put(to, v, s.get(to, v) + (z * s.gamma[v] + s.beta[v] <= 0 ? Vector{} : back));
+                s.put(to, v, s.get(to, v) + s.passed(v, z, back));
             });
         }
+}
+
+// Calls run<pool, relu>() for the cases that exist: pooling needs the ReLU before it.
+#define FOR_EACH_CASE(run, ...)                        \
+    if (pool == 4) run<4, true>(__VA_ARGS__);          \
+    else if (pool == 2) run<2, true>(__VA_ARGS__);     \
+    else if (relu) run<1, true>(__VA_ARGS__);          \
+    else run<1, false>(__VA_ARGS__)
+
+}  // namespace
+
+extern "C" {
+
+// y [n, h/pool, w/pool, c] = mean over windows of relu(gamma * (x - mean) * scale + beta); keeps mean and scale [n, c]
+void block_forward(const float* x, const float* gamma, const float* beta, float epsilon, float* y, float* mean,
+                   float* scale, long n, int h, int w, int c, int pool, int relu, int threads) {
+    FOR_EACH_CASE(forward_as, x, gamma, beta, epsilon, y, mean, scale, n, h, w, c, threads);
+}
+
+// dx [n, h, w, c], and the gradients of gamma and beta for each image [n, c], from dy [n, h/pool, w/pool, c]
+void block_backward(const float* dy, const float* x, const float* gamma, const float* beta, const float* mean,
+                    const float* scale, float* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int pool,
+                    int relu, int threads) {
+    FOR_EACH_CASE(backward_as, dy, x, gamma, beta, mean, scale, dx, dgamma, dbeta, n, h, w, c, threads);
+}
+
+// the gradients of <u, dx> with respect to dy [n, h/pool, w/pool, c] and x [n, h, w, c]
+void block_double_backward(const float* u, const float* dy, const float* x, const float* gamma, const float* beta,
+                           const float* mean, const float* scale, float* for_dy, float* for_x, long n, int h, int w,
+                           int c, int pool, int relu, int threads) {
+    FOR_EACH_CASE(double_backward_as, u, dy, x, gamma, beta, mean, scale, for_dy, for_x, n, h, w, c, threads);
 }
 
 }  // extern "C"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,6 +26,27 @@ def lined_up(images: Tensor) -> Tensor:
 def stretches(ends: Sequence[int]) -> list[tuple[int, int]]:
     """The stretches of images between two `ends`, the first from 0 on: [3, 5] is (0, 3) and (3, 5)."""
     return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+@dataclass(frozen=True)
+class Block:
+    """What follows the instance norm of a block: a ReLU, then average pooling of `pool` x `pool` pixels."""
+
+    pool: int = 2
+    relu: bool = True
+
+    @property
+    def covered(self) -> bool:
+        """Whether there is a kernel for it."""
+        return self.pool == 1 or (self.pool in (2, 4) and self.relu)
+
+    @property
+    def arguments(self) -> tuple[int, int]:
+        """As the library takes them."""
+        return self.pool, int(self.relu)
+
+
+POOLED = Block()
 
 
 class Kernels:
@@ -74,29 +96,40 @@ class Kernels:
         self._allocating("weight_gradients", *arguments, out, h, w, ci, co, int(half))
         return out
 
-    def block(self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Instance norm, ReLU and 2 x 2 average pooling; and the mean and scale [n, c] of the norm."""
+    def block(
+        self, x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, kind: Block = POOLED
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Instance norm, ReLU and average pooling; and the mean and scale [n, c] of the norm."""
         n, c, h, w = x.shape
-        out, mean, scale = _empty(n, c, h // 2, w // 2), torch.empty(n, c), torch.empty(n, c)
-        self._call("block_forward", lined_up(x), gamma, beta, ctypes.c_float(epsilon), out, mean, scale, *_sizes(x))
+        out, mean, scale = _empty(n, c, h // kind.pool, w // kind.pool), torch.empty(n, c), torch.empty(n, c)
+        arguments = (lined_up(x), gamma, beta, ctypes.c_float(epsilon), out, mean, scale)
+        self._call("block_forward", *arguments, *_sizes(x), *kind.arguments)
         return out, mean, scale
 
     def block_backward(
-        self, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+        self, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor, kind: Block = POOLED
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of x [n, c, h, w], of gamma and of beta [c]."""
         dx, dgamma, dbeta = _empty(*x.shape), torch.empty_like(mean), torch.empty_like(mean)
         arguments = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
-        self._call("block_backward", *arguments, dx, dgamma, dbeta, *_sizes(x))
+        self._call("block_backward", *arguments, dx, dgamma, dbeta, *_sizes(x), *kind.arguments)
         return dx, dgamma.sum(dim=0), dbeta.sum(dim=0)
 
     def block_double_backward(
-        self, u: Tensor, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor
+        self,
+        u: Tensor,
+        dy: Tensor,
+        x: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mean: Tensor,
+        scale: Tensor,
+        kind: Block = POOLED,
     ) -> tuple[Tensor, Tensor]:
         """The gradients of <u, dx> with respect to dy and x."""
         for_dy, for_x = _empty(*dy.shape), _empty(*x.shape)
         arguments = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
-        self._call("block_double_backward", *arguments, for_dy, for_x, *_sizes(x))
+        self._call("block_double_backward", *arguments, for_dy, for_x, *_sizes(x), *kind.arguments)
         return for_dy, for_x
 
     def _call(self, name: str, *arguments: object) -> int:

@@ -52,7 +52,7 @@ class ConvNet(Network):
         before = after = images
         convolutions, norms = (cast(nn.ModuleList, self.layers[kind]) for kind in ("conv", "norm"))
         for convolution, norm in zip(convolutions, norms, strict=True):
-            before, after = after, self.engine.norm_relu_pool(convolution(after), cast(nn.GroupNorm, norm))
+            before, after = after, self.engine.norm_relu_pool(convolution(after), norm)
         return before, after.flatten(1)
 
     def scores(self, features: Tensor) -> Tensor:

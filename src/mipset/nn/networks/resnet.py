@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ class Block(nn.Module):
     def __init__(self, engine: Engine, channels: int, width: int, norm: Norm, halves: bool, pools: bool) -> None:
         super().__init__()
         stride = 2 if halves and not pools else 1
-        self.pool = nn.AvgPool2d(2) if halves and pools else nn.Identity()
+        self.engine, self.pools = engine, 2 if halves and pools else 1
         self.conv1 = Convolution(engine, channels, width, stride=stride, bias=False)
         self.norm1 = norm(width)
         self.conv2 = Convolution(engine, width, width, bias=False)
@@ -38,27 +39,36 @@ class Block(nn.Module):
         self.shortcut: nn.Module = nn.Identity()
         if halves or channels != width:
             convolution = Convolution(engine, channels, width, 1, stride=stride, bias=False)
-            self.shortcut = nn.Sequential(self.pool, convolution, norm(width))
+            self.shortcut = nn.Sequential(nn.AvgPool2d(self.pools), convolution, norm(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        inside = self.pool(F.relu(self.norm1(self.conv1(x))))
-        return F.relu(self.norm2(self.conv2(inside)) + self.shortcut(x))
+        inside = self.engine.norm_relu_pool(self.conv1(x), self.norm1, self.pools)
+        return F.relu(self.engine.norm(self.conv2(inside), self.norm2) + self._shortcut(x))
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if isinstance(self.shortcut, nn.Identity):
+            return x
+        pool, convolution, norm = cast(nn.Sequential, self.shortcut)
+        return self.engine.norm(convolution(pool(x) if self.pools > 1 else x), norm)
 
 
 class Residual(Network):
     """The common part of the ResNets: a stem, four stages of blocks, global average pooling, a linear classifier.
 
-    A stage has one block (depth 10) or two (depth 18). Each stage but the first halves the image and doubles the width.
+    The stem is a convolution with a norm and a ReLU, and average pooling of `stem_pools` x `stem_pools` pixels. A stage
+    has one block (depth 10) or two (depth 18). Each stage but the first halves the image and doubles the width.
     """
 
+    stem_pools = 1
+
     def __init__(
-        self, engine: Engine, stem: nn.Module, width: int, depth: int, classes: int, norm: Norm, pools: bool
+        self, engine: Engine, stem: Convolution, width: int, depth: int, classes: int, norm: Norm, pools: bool
     ) -> None:
         super().__init__()
         if depth not in BLOCKS:
             raise SettingError(f"`depth` is {depth}: a ResNet has {choices(map(str, BLOCKS))} layers.")
         self.engine = engine
-        self.stem = stem
+        self.stem = nn.Sequential(stem, norm(width))
         widths = [width << stage for stage in range(STAGES) for _ in range(BLOCKS[depth])]
         firsts = [stage > 0 and block == 0 for stage in range(STAGES) for block in range(BLOCKS[depth])]
         self.blocks = nn.Sequential(
@@ -73,7 +83,9 @@ class Residual(Network):
         return self.hidden_and_features(images)[1]
 
     def hidden_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        before: Tensor = self.blocks[:-1](self.stem(images))
+        convolution, norm = self.stem
+        before = self.engine.norm_relu_pool(convolution(images), norm, self.stem_pools)
+        before = self.blocks[:-1](before)
         after: Tensor = self.blocks[-1](before)
         return before, after.mean(dim=(2, 3))
 
@@ -101,7 +113,7 @@ class ResNet(Residual):
     ) -> None:
         check_resolution("ResNet", resolution, self.LEAST)
         engine = engine or Engine()
-        stem = nn.Sequential(Convolution(engine, channels, width, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        stem = Convolution(engine, channels, width, bias=False)
         super().__init__(engine, stem, width, depth, classes, nn.BatchNorm2d, pools=False)
 
 
@@ -109,7 +121,8 @@ class ResNetAP(Residual):
     """The ResNet of the paper's ImageNet experiments: instance norm, and average pooling in place of every stride.
 
     Its stem is a 7x7 convolution and 4x4 average pooling. For images of less than 64 pixels it is a 3x3 convolution
-    without pooling.
+    without pooling. Convolutions start as in the authors' release: normal weights whose variance is 2 divided by the
+    output channels and the area of a filter. It decides the scale of the gradients that are matched.
     """
 
     LEAST = 16  # pixels along a side; pooling leaves 8, 4 and 2
@@ -126,10 +139,9 @@ class ResNetAP(Residual):
         check_resolution("ResNetAP", resolution, self.LEAST)
         engine = engine or Engine()
         large = min(resolution) >= LARGE
-        stem = nn.Sequential(
-            Convolution(engine, channels, width, 7 if large else 3, bias=False),
-            instance_norm(width),
-            nn.ReLU(),
-            nn.AvgPool2d(4) if large else nn.Identity(),
-        )
+        stem = Convolution(engine, channels, width, 7 if large else 3, bias=False)
         super().__init__(engine, stem, width, depth, classes, instance_norm, pools=True)
+        self.stem_pools = 4 if large else 1
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

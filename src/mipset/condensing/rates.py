@@ -1,0 +1,75 @@
+"""What the named recipes would cost on this machine, at a glance: counted FLOPs over a rate that is measured once.
+
+A count is that of `work`, plus early training. The rate is that of one small network, from about a second of work; it
+and the counts are kept in the cache folder. The functions of costs.py measure a recipe itself, and are closer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+
+from mipset import __version__
+from mipset.condensing.assembly import work
+from mipset.condensing.costs import Shape, cost, timed
+from mipset.io.files import home, write_whole
+from mipset.nn.engines import default_engine
+from mipset.nn.flops import learning_flops
+from mipset.settings.recipe import Recipe
+
+SHAPE, CLASSES = (3, 32, 32), 10
+SMALL = Recipe(ipc=2, width=64, policy="baseline-c", real_batch=32, train_batch=32)  # whose rate is measured
+FILE = "rates.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe and what must be known of its data."""
+
+    recipe: Recipe
+    shape: Shape
+    classes: int
+    images: int
+
+    @property
+    def flops(self) -> float:
+        """About how many FLOPs it has."""
+        r = self.recipe
+        early = r.networks * r.early_steps(self.images) * r.train_batch
+        return work(r, self.shape, self.classes) + early * learning_flops(r.architecture, self.shape, self.classes)
+
+
+def measured_rate() -> float:
+    """FLOPs per second of processor time on this machine: a match and a training step together.
+
+    Processor time does not depend on other work on the machine.
+    """
+    cpu = torch.device("cpu")
+    counted = cost(SMALL, SHAPE, CLASSES, 0)
+    engine = default_engine(cpu, lambda: math.inf)
+    match, step = timed(SMALL, SHAPE, CLASSES, cpu, engine, time.process_time)
+    return (counted.match_flops + counted.step_flops) / (match + step)
+
+
+def seconds_of(jobs: Mapping[str, Job]) -> tuple[dict[str, float], float]:
+    """About how many seconds of processor time each job takes, and the FLOPs per second that this was computed with."""
+    known = json.dumps([__version__, torch.__version__, torch.get_num_threads(), os.cpu_count(), repr(dict(jobs))])
+    key, path = hashlib.sha256(known.encode()).hexdigest(), home() / FILE
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return {name: float(kept["flops"][name]) / kept["rate"] for name in jobs}, float(kept["rate"])
+    flops, rate = {name: job.flops for name, job in jobs.items()}, measured_rate()
+    text = json.dumps({"key": key, "rate": rate, "flops": flops})
+    with suppress(OSError):  # then the next call measures again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda stream: stream.write(text.encode()))
+    return {name: count / rate for name, count in flops.items()}, rate

@@ -1,0 +1,143 @@
+"""The recipes of the paper: every constant of the paper and of the releases, in one table."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, recipe, sources
+from mipset.settings.paper_recipes import OURS, PAPER, RELEASE
+from mipset.settings.protocol import PROTOCOLS, imagenet_epochs, protocol
+from mipset.settings.recipe import Recipe
+
+CONVNET = {"network": "convnet", "width": 128, "depth": 3, "factor": 2, "cutmix": 0.5, "early_epochs": 0}
+RESNET = {"network": "resnet-ap", "width": 64, "depth": 10, "factor": 3, "cutmix": 1.0, "early_epochs": 10}
+SMALL_IMAGES = {**CONVNET, "outer": 2000, "inner": 100, "period": 100}
+COMMON = {
+    "policy": "mdc",
+    "objective": "gradient",
+    "distance": "squared",
+    "learner": "trained",
+    "init": "mix",
+    "real_batch": 64,
+    "pixel_optimiser": "sgd",
+    "pixel_momentum": 0.5,
+    "match_augment": "color_crop_cutout",
+    "train_batch": 64,
+    "train_augment": "color_crop",
+    "network_lr": 0.01,
+    "network_momentum": 0.9,
+    "network_decay": 5e-4,
+    "pool": 1,
+    "life": 1,
+    "freeze": "ratchet",
+    "metric": "feature",
+    "subset_weight": 1.0,
+}
+# name, images per class, settings, pixel learning rate as it is used, resolution, the paper's batch of synthetic images
+TABLE: list[tuple[str, int, dict[str, Any], float, int, int]] = [
+    ("paper-svhn-ipc10", 10, {**SMALL_IMAGES, "train_images": 500}, 0.005, 32, 128),
+    ("paper-svhn-ipc50", 50, {**SMALL_IMAGES, "train_images": 500}, 0.025, 32, 256),
+    ("paper-cifar10-ipc10", 10, {**SMALL_IMAGES, "train_images": 2000}, 0.005, 32, 128),
+    ("paper-cifar10-ipc50", 50, {**SMALL_IMAGES, "train_images": 2000}, 0.025, 32, 256),
+    ("paper-cifar100-ipc10", 10, {**SMALL_IMAGES, "train_images": 2000}, 0.005, 32, 128),
+    ("paper-cifar100-ipc20", 20, {**SMALL_IMAGES, "train_images": 2000}, 0.01, 32, 128),
+    ("paper-cifar100-ipc50", 50, {**SMALL_IMAGES, "train_images": 2000}, 0.025, 32, 256),
+    (
+        "paper-imagenet10-ipc20",
+        20,
+        {**RESNET, "outer": 500, "inner": 100, "period": 50, "train_images": 500},
+        0.006,
+        224,
+        256,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "ipc", "settings", "rate", "side", "batch"), TABLE, ids=[row[0] for row in TABLE])
+def test_every_constant_of_a_paper_recipe(
+    name: str, ipc: int, settings: dict[str, Any], rate: float, side: int, batch: int
+) -> None:
+    chosen = recipe(name)
+    assert chosen == Recipe(ipc=ipc, pixel_lr=chosen.pixel_lr, **COMMON, **settings)
+    assert chosen.scaled_pixel_lr((side, side)) == pytest.approx(rate)
+    assert RECIPES[name].dataset == name.split("-")[1]
+    # The release draws at random if there are more; so here it uses all synthetic images, as mipset does.
+    assert (256 if ipc > 30 or side == 224 else 128) == batch
+    assert ipc * chosen.factor**2 <= batch
+
+
+@pytest.mark.parametrize("name", [row[0] for row in TABLE])
+def test_dream_changes_the_sampler_the_start_and_the_batches(name: str) -> None:
+    dream = recipe(f"{name}-dream")
+    changes = {"sampler": "k-means", "init": "k-means", "real_batch": 128, "train_batch": 128}
+    assert dream == recipe(name).replace(**changes)
+    assert (dream.cluster_every, -(-2000 // dream.train_batch)) == (10, 16)
+    assert sources(f"{name}-dream")["sampler"] == RELEASE
+
+
+def test_all_paper_recipes_are_in_the_table() -> None:
+    names = [row[0] for row in TABLE]
+    assert [name for name in RECIPES if name.startswith("paper-")] == [*names, *(f"{name}-dream" for name in names)]
+    assert RECIPES["paper-cifar10-ipc10"].recipe == PAPER_CIFAR10 == Recipe()
+
+
+def test_idc_alone_matches_with_l1_on_imagenet() -> None:
+    assert recipe("paper-imagenet10-ipc20", policy="baseline-c").distance == "l1"
+    assert recipe("paper-imagenet10-ipc20", policy="baseline-c", distance="squared").distance == "squared"
+    assert recipe("paper-cifar10-ipc50", policy="baseline-c").distance == "squared"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "paper-cifar10-ipc10",
+            {"period": PAPER, "outer": PAPER, "real_batch": RELEASE, "cutmix": PAPER, "seed": OURS},
+        ),
+        ("paper-imagenet10-ipc20", {"period": PAPER, "cutmix": RELEASE, "early_epochs": RELEASE, "experts": OURS}),
+        ("cifar10-gradient-cpu", {"outer": OURS, "ipc": PAPER, "pool": OURS, "pixel_lr": OURS, "real_batch": RELEASE}),
+    ],
+)
+def test_every_setting_has_a_source(name: str, expected: dict[str, str]) -> None:
+    found = sources(name)
+    assert list(found) == [f.name for f in fields(Recipe)]
+    assert set(found.values()) == {PAPER, RELEASE, OURS}
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_paper_protocols() -> None:
+    small, large = protocol("paper"), protocol("paper-imagenet")
+    for p in (small, large):
+        assert (p.batch, p.rate, p.momentum, p.decay) == (64, 0.01, 0.9, 5e-4)
+        assert (p.milestones, p.drop, p.least_steps, p.even) == ((2 / 3, 5 / 6), 0.2, 0, False)
+    assert (small.epochs_for(40, 10), small.mix, small.augment) == (1000, 0.5, "color_crop_flip_scale_rotate")
+    assert (large.mix, large.augment) == (1.0, "zoom_flip_jitter_lighting")
+    assert large.without_flips().augment == "zoom_jitter_lighting"
+    assert str(large) == "paper-imagenet, 300 to 3000 epochs"
+    assert "paper-imagenet" in PROTOCOLS
+
+
+@pytest.mark.parametrize(
+    ("per_class", "epochs", "of_100_classes"),
+    [
+        (1, 3000, 2000),
+        (2, 2000, 1300),
+        (10, 2000, 1300),
+        (11, 1500, 1000),
+        (50, 1500, 1000),
+        (51, 1000, 600),
+        (180, 1000, 600),
+        (200, 1000, 600),
+        (201, 500, 300),
+        (500, 500, 300),
+        (501, 300, 200),
+    ],
+)
+def test_epochs_on_imagenet_by_decoded_images_per_class(per_class: int, epochs: int, of_100_classes: int) -> None:
+    assert imagenet_epochs(per_class, 10) == epochs
+    assert imagenet_epochs(per_class, 100) == of_100_classes
+    assert protocol("paper-imagenet").epochs_for(10 * per_class, 10) == epochs
+    assert protocol("paper-imagenet", epochs=7).epochs_for(10 * per_class, 10) == 7
