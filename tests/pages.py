@@ -11,6 +11,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import mipset
 from commands import save_pictures
 from mipset.cli import parser
 from mipset.cli.inputs import recipe_name_for
+from mipset.condensing.costs import cost
 from mipset.condensing.packing import as_artifact
 from mipset.data import Dataset, load, spec_of
 from mipset.data.specs import DatasetSpec
@@ -70,7 +72,9 @@ SMALL = {
 PLAIN = {"--threads": "1", "--compile": "off"}
 BRIEF = {**PLAIN, "--workers": "1", "--networks": "2", "--sizes": "1,2"}
 ADDED = {"condense": PLAIN, "grow": PLAIN, "evaluate": BRIEF, "compare": BRIEF}
-MOST_METHODS = 3  # of a comparison that is run
+# The pages whose first comparison is run: of methods of mipset, and of a class of one's own. Those of other pages take
+# longer, and differ in names and flags only.
+COMPARING = {"README.md", "docs/how-to/own-method.md"}
 # Commands that a page may have and that are not run here: they install, or their own tests run them.
 ELSEWHERE = (
     r"python3 -m venv \S+",
@@ -81,6 +85,9 @@ ELSEWHERE = (
     r"mipset watch \S+",  # serves until it is stopped
     r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
 )
+
+
+counted_once = cache(cost)  # counting takes longer than what is counted
 
 
 @dataclass(frozen=True)
@@ -136,17 +143,17 @@ def is_printed(shown: str, printed: str) -> bool:
 class World:
     """A folder in which the blocks of a page run one after the other."""
 
-    def __init__(self, folder: Path, address: str, small_set: bytes, run: Callable[..., str]) -> None:
-        self.folder, self.address, self.small_set, self.run = folder, address, small_set, run
+    def __init__(self, page: Path, folder: Path, address: str, small_set: bytes, run: Callable[..., str]) -> None:
+        self.page, self.folder, self.address, self.small_set, self.run = page, folder, address, small_set, run
         self.names: dict[str, Any] = {"__name__": "page"}
         self.modules: list[str] = []
         self.printed = ""
-        self.compared = False
+        self.compares = page_name(page) in COMPARING
         save_pictures(folder / "pets", count=30, size=40)
         images = torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0))
         torch.save([images, torch.arange(10).repeat_interleave(10)], folder / "data_2000.pt")
 
-    def play(self, block: Block, page: Path) -> None:
+    def play(self, block: Block) -> None:
         """Run a block, or check that what it shows was printed."""
         if block.kind == "text":
             assert not self.printed or is_printed(block.text, self.printed), f"printed is:\n{self.printed}"
@@ -154,7 +161,7 @@ class World:
             (self.folder / block.file).write_text(block.text, encoding="utf-8")
             self.modules.append(Path(block.file).stem)
         elif block.kind == "python":
-            exec(compile(block.text.replace(ADDRESS, self.address), str(page), "exec"), self.names)
+            exec(compile(block.text.replace(ADDRESS, self.address), str(self.page), "exec"), self.names)
         else:
             assert block.kind == "", f"a block of {block.kind!r} is not run by this test"
             self.printed = "".join(self.run_command(command) for command in commands_of(block))
@@ -188,14 +195,13 @@ class World:
         return self.run(*self.at_toy_size(words[1:]))
 
     def is_to_run(self, words: list[str]) -> bool:
-        """Whether a comparison is run: the first of a page, if it is small. The names in others are checked."""
+        """Whether a comparison is run; see COMPARING. The names and flags of the others are checked."""
         arguments = parser().parse_args(words)
         recipe = arguments.recipe if arguments.recipe in catalogue.RECIPES else recipe_name_for(arguments.recipe)
-        methods = parse_methods(arguments.methods)
-        for method in methods:
+        for method in parse_methods(arguments.methods):
             method.recipe(recipe, {})
-        first, self.compared = not self.compared, True
-        return first and len(methods) <= MOST_METHODS
+        first, self.compares = self.compares, False
+        return first
 
     def at_toy_size(self, words: list[str]) -> list[str]:
         """The words of a command with smaller numbers, the address of our server, and files that must be there."""
@@ -243,6 +249,9 @@ def make_small(patch: pytest.MonkeyPatch) -> dict[str, Dataset]:
         patch.setitem(catalogue.RECIPES, name, replace(named, recipe=named.recipe.replace(**TINY), tuned={}))
     for name, named_protocol in protocol.PROTOCOLS.items():
         patch.setitem(protocol.PROTOCOLS, name, replace(named_protocol, epochs=2, least_steps=1))
+    patch.setattr("mipset.condensing.costs.PROBE_SECONDS", 0.0)
+    for module in ("condensing.costs", "condensing.budget", "experiments.workload"):
+        patch.setattr(f"mipset.{module}.cost", counted_once)
     patch.setattr("mipset.condensing.budget.within", lambda chosen, *_: chosen.replace(**TINY))  # after its measurement
     datasets = dict(small_datasets())
 

@@ -33,10 +33,10 @@ def test_blocks_of_the_page_run(
         return capfd.readouterr().out
 
     with web.serving(content) as server:
-        world = World(tmp_path, server.url, content, run)
+        world = World(page, tmp_path, server.url, content, run)
         for block in blocks(page):
             if block.kind != "python" or block.file or page_name(page) not in OWN_TESTS:
-                world.play(block, page)
+                world.play(block)
     for module in world.modules:
         sys.modules.pop(module, None)
 
