@@ -267,7 +267,7 @@ class TestRefusals:
             (["fashion-mini", "--subset-weight", "nan"], "--subset-weight is nan"),
             (["fashion-mini", "--seed", "-1"], "--seed is -1"),
             (["fashion-mini", "--split-seed", "-1"], "--split-seed is -1"),
-            (["fashion-mini", "--resolution", "8"], "only the pictures of a folder are scaled"),
+            (["fashion-mini", "--resolution", "8"], "only pictures are scaled"),
             (
                 ["fashion-mini", "--policy", "every-prefix", "--prefix-weights", "1,2,3"],
                 "2 numbers separated by commas",
