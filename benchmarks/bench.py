@@ -45,7 +45,7 @@ from mipset.nn.engines import Engine, native
 from mipset.nn.memory import keep_freed_memory
 from mipset.nn.networks import builder, fresh
 from mipset.settings.architecture import Architecture
-from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 from mipset.settings.protocol import protocol
 from mipset.settings.recipe import Recipe
 

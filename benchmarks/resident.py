@@ -20,7 +20,7 @@ import noise
 
 from mipset.condensing.costs import cost
 from mipset.data import available
-from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 from mipset.units import byte_count
 
 LIMIT = 1_500_000_000

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mipset.condensing.costs import Cost, cost
 from mipset.display.tables import in_columns
-from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 from mipset.settings.recipe import Recipe
 from mipset.units import flop_count
 

@@ -109,6 +109,8 @@ class TestHelp:
             *("--network-momentum", "--network-decay", "--seed"),
             *("--sampler", "--cluster-every", "--cluster-images", "--cluster-steps", "--matched-layers"),
             *("--pixel-space", "--step-after", "--composition", "--train-epochs"),
+            *("--snapshot-steps", "--expert-starts", "--expert-ahead", "--student-steps", "--student-batch"),
+            *("--student-sizes", "--student-lr", "--student-lr-lr", "--student-lr-momentum"),
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
         runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}

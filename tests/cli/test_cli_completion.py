@@ -30,7 +30,7 @@ def test_bash_completes_verbs_flags_and_names(here: Here, tmp_path: Path) -> Non
         "mipset ": [*cli.parser().verbs(), "--help", "--version"],
         "mipset ev": ["evaluate"],
         "mipset condense fashion-mi": ["fashion-mini"],
-        "mipset condense cifar10 --pixel-": ["--pixel-optimiser", "--pixel-lr", "--pixel-momentum"],
+        "mipset condense cifar10 --split-": ["--split-seed"],
         "mipset condense cifar10 --policy mdc": ["mdc", "mdc-per-class"],
         "mipset condense cifar10 --recipe ": list(RECIPES),
         "mipset recipes cifar10-": [name for name in RECIPES if name.startswith("cifar10-")],

@@ -162,5 +162,5 @@ class TestDevice:
         with pytest.raises(SystemExit):
             cli.main(["fetch", published.url, "--out", "part"])
         lines = capfd.readouterr().err.splitlines()
-        assert lines[0].startswith("reading ")
+        assert lines[0].split()[1] == "reading"
         assert "100%" in lines[-1]

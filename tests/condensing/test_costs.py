@@ -25,8 +25,8 @@ from mipset.errors import SettingError
 from mipset.nn.flops import learning_flops
 from mipset.nn.networks import builder
 from mipset.settings.architecture import NETWORKS, Architecture
-from mipset.settings.catalogue import PAPER_CIFAR10
 from mipset.settings.choices import DISTANCES, LEARNERS
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 from mipset.settings.recipe import Recipe
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from mipset.errors import SettingError, choices
-from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, dc_loops, recipe
+from mipset.settings.catalogue import RECIPES, dc_loops, recipe
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 
 
 def test_named_recipe_can_be_changed() -> None:

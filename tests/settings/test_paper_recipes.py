@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from mipset.settings.catalogue import PAPER_CIFAR10, RECIPES, recipe, sources
-from mipset.settings.paper_recipes import OURS, PAPER, RELEASE
+from mipset.settings.catalogue import RECIPES, recipe, sources
+from mipset.settings.paper_recipes import OURS, PAPER, PAPER_CIFAR10, RELEASE
 from mipset.settings.protocol import PROTOCOLS, imagenet_epochs, protocol
 from mipset.settings.recipe import Recipe
 
-CONVNET = {"network": "convnet", "width": 128, "depth": 3, "factor": 2, "cutmix": 0.5, "early_epochs": 0}
-RESNET = {"network": "resnet-ap", "width": 64, "depth": 10, "factor": 3, "cutmix": 1.0, "early_epochs": 10}
-SMALL_IMAGES = {**CONVNET, "outer": 2000, "inner": 100, "period": 100}
-COMMON = {
+Settings = dict[str, Any]
+CONVNET: Settings = {"network": "convnet", "width": 128, "depth": 3, "factor": 2, "cutmix": 0.5, "early_epochs": 0}
+RESNET: Settings = {"network": "resnet-ap", "width": 64, "depth": 10, "factor": 3, "cutmix": 1.0, "early_epochs": 10}
+SMALL_IMAGES: dict[str, Any] = {**CONVNET, "outer": 2000, "inner": 100, "period": 100}
+COMMON: dict[str, Any] = {
     "policy": "mdc",
     "objective": "gradient",
     "distance": "squared",

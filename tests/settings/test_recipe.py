@@ -10,7 +10,7 @@ import pytest
 from mipset.errors import SettingError
 from mipset.file.description import MOST_FACTOR
 from mipset.settings.architecture import Architecture
-from mipset.settings.catalogue import PAPER_CIFAR10
+from mipset.settings.paper_recipes import PAPER_CIFAR10
 from mipset.settings.recipe import Recipe
 
 

@@ -511,7 +511,7 @@ def _print_cost(
     if recipe.reads("student_steps"):
         parts = [f"size {n} {flop_count(round(flops))}" for n, flops in student_flops(recipe, cost).items()]
         shown = parts if len(parts) <= MOST_SHOWN else [*parts[: MOST_SHOWN - 2], "...", parts[-1]]
-        drawn = f", of which {recipe.student_sizes} are drawn" if recipe.student_sizes in range(1, len(parts)) else ""
+        drawn = f"; {recipe.student_sizes} of these at random" if recipe.student_sizes in range(1, len(parts)) else ""
         rows["students"] = f"{', '.join(shown)} in an inner iteration{drawn}"
     if recipe.learner == "trajectories":
         rows["disk"] = (

@@ -42,15 +42,17 @@ def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tens
     parts = [images[part] for part in parts_of(len(images), images.shape[2] * images.shape[3], PIXELS_AT_ONCE)]
     if len(parts) == 1:
         return of_part(images)
-    results = [
+    results: list[Any] = [
         checkpoint(of_part, part, use_reentrant=False, preserve_rng_state=False)
         if torch.is_grad_enabled() and part.requires_grad
         else of_part(part)
         for part in parts
     ]
     if isinstance(results[0], Tensor):
-        return torch.cat(results)
-    return cast(Outputs, tuple(torch.cat(values) for values in zip(*results, strict=True)))
+        joined: Any = torch.cat(results)
+    else:
+        joined = tuple(torch.cat(values) for values in zip(*results, strict=True))
+    return cast(Outputs, joined)
 
 
 @dataclass(frozen=True)
