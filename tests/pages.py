@@ -149,7 +149,6 @@ class World:
         self.modules: list[str] = []
         self.printed = ""
         self.compares = page_name(page) == COMPARING
-        save_pictures(folder / "pets", count=30, size=40)
         images = torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0))
         torch.save([images, torch.arange(10).repeat_interleave(10)], folder / "data_2000.pt")
 
@@ -168,6 +167,10 @@ class World:
 
     def run_command(self, command: str) -> str:
         """Run one command and return what it printed. What cannot be run is checked."""
+        command, _, target = command.partition(" > ")
+        if target:
+            (self.folder / target).write_text(self.run_command(command), encoding="utf-8")
+            return ""
         words = shlex.split(command)
         if any(re.fullmatch(pattern, command) for pattern in ELSEWHERE):
             return ""
@@ -209,6 +212,9 @@ class World:
         for flag, value in ADDED.get(words[0], {}).items():
             words += [] if flag in words else [flag, value]
         words += ["--force-memory"] if words[0] in ADDED else []
+        for name in re.findall(r"folder:([\w-]+)", " ".join(words)):
+            if not (self.folder / name).exists():
+                save_pictures(self.folder / name, count=30, size=40)
         for place, (flag, value) in enumerate(pairwise(words), 1):
             file = self.folder / value
             if flag in SMALL:
