@@ -82,6 +82,7 @@ ELSEWHERE = (
     r"(cd|mkdir) [\w/-]+",
     r"(PYTHONPATH=scripts )?\.venv/bin/\w+( .*)?",
     r"mipset data fetch \w+",  # downloads
+    r"mipset condense .* --resolution 224 .*",  # takes a minute
     r"mipset watch \S+",  # serves until it is stopped
     r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
 )
@@ -167,9 +168,9 @@ class World:
 
     def run_command(self, command: str) -> str:
         """Run one command and return what it printed. What cannot be run is checked."""
-        command, _, target = command.partition(" > ")
+        command, _, target = re.sub(r'^eval "\$\((.*)\)"$', r"\1", command).partition(" > ")
         if target:
-            (self.folder / target).write_text(self.run_command(command), encoding="utf-8")
+            (self.folder / Path(target).name).write_text(self.run_command(command), encoding="utf-8")
             return ""
         words = shlex.split(command)
         if any(re.fullmatch(pattern, command) for pattern in ELSEWHERE):
