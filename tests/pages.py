@@ -71,7 +71,7 @@ SMALL = {
 # which takes longer than the work itself.
 PLAIN = {"--threads": "1", "--compile": "off"}
 BRIEF = {**PLAIN, "--workers": "1", "--networks": "2", "--sizes": "1,2"}
-ADDED = {"condense": PLAIN, "grow": PLAIN, "evaluate": BRIEF, "compare": BRIEF}
+ADDED = {"condense": PLAIN, "grow": PLAIN, "evaluate": {**BRIEF, "--width": "4"}, "compare": BRIEF}
 # The page whose first comparison is run: it has a class of one's own. Those of other pages take longer, and differ in
 # names and flags only; tests/cli runs comparisons.
 COMPARING = "docs/how-to/own-method.md"
@@ -222,6 +222,8 @@ class World:
                 words[place] = SMALL[flag]
             elif flag == "--sizes" and words[0] == "compare":
                 words[place] = "1,2"
+            elif flag == "--ipc" and words[0] == "grow":
+                words[place] = "11"
             elif flag == "--out":
                 words += ["--force"] if file.is_file() else []
             elif value.endswith(".safetensors") and "://" not in value and ("--chart" in words or not file.exists()):
