@@ -63,7 +63,8 @@ def learn(network: Network, setting: Setting, tasks: Sequence[Dataset], buffer: 
     new = setting.images(tasks[-1].train)
     old = [repeated(decoded(artifact, CPU), len(new)) for artifact in buffer]
     images, protocol = concatenated([*old, new]), setting.protocol(epochs=4)
-    for _ in fit(network, images, rule_of(protocol), schedule_of(protocol, len(images)), 0, len(tasks)):
+    schedule = schedule_of(protocol, len(images), CLASSES_PER_TASK * len(tasks))
+    for _ in fit(network, images, rule_of(protocol), schedule, 0, len(tasks)):
         pass
     return accuracy(network, concatenated([setting.images(task.test) for task in tasks]))
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from statistics import fmean
 
-from mipset.display.charts import Axis, Chart, Panel, Series, Style, size_axis
+from mipset.display.charts import COLOURS, LINES, MARKERS, Axis, Chart, Panel, Series, Style, size_axis
 from mipset.settings.methods import REFERENCE
 from mipset.settings.paper import ACCURACIES
 
 FOLDER = Path(__file__).parent.parent / "docs" / "results"
 TITLES = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 MAIN_METHODS = ("baseline-c", "mdc", "every-prefix")
+PAPER_LINES = {"mdc": "MDC of the paper: 15 GPU-hours", "baseline-a": "Baseline A of the paper: 115 GPU-hours"}
 SIZES = range(1, 11)
 
 Lines = list[dict[str, str]]
@@ -57,6 +59,52 @@ def main_chart() -> Chart:
     return Chart("CIFAR-10: accuracy against images per class", [panel])
 
 
+def time_chart() -> Chart:
+    """The mean accuracy over sizes 1 to 10 against processor time: a colour per policy, a line style per objective."""
+    curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for line in read_csv("cifar10-time"):
+        curves.setdefault((line["policy"], line["objective"]), []).append(
+            (float(line["minutes"]), interpolated_mean(measured(line)))
+        )
+    objectives = list(dict.fromkeys(objective for _, objective in curves))
+    ours = [
+        Series(
+            f"{policy}, {objective}",
+            points,
+            style=Style(
+                COLOURS[MAIN_METHODS.index(policy)],
+                LINES[objectives.index(objective)],
+                MARKERS[objectives.index(objective)],
+            ),
+        )
+        for (policy, objective), points in curves.items()
+    ]
+    times = sorted({minutes for points in curves.values() for minutes, _ in points})
+    paper = [
+        Series(
+            name,
+            [(time, fmean(ACCURACIES["cifar10", 10][method].values())) for time in (times[0], times[-1])],
+            style=Style(line=line),
+        )
+        for (method, name), line in zip(PAPER_LINES.items(), LINES[2:], strict=True)
+    ]
+    panel = Panel(
+        [*ours, *paper],
+        Axis("minutes of one CPU core, everything included", log=True, ticks=times),
+        Axis("accuracy in %"),
+    )
+    return Chart("CIFAR-10: mean accuracy of sizes 1 to 10 against time", [panel])
+
+
+def interpolated_mean(points: list[tuple[float, float]]) -> float:
+    """The mean over all sizes; between the sizes that were measured, the accuracy is taken to be linear."""
+    accuracies = []
+    for size in SIZES:
+        (low, first), (high, last) = max(p for p in points if p[0] <= size), min(p for p in points if p[0] >= size)
+        accuracies.append(first if low == high else first + (last - first) * (size - low) / (high - low))
+    return fmean(accuracies)
+
+
 def progress_chart(dataset: str) -> Chart:
     """Mean accuracy against time, a line per method."""
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -75,6 +123,7 @@ def main() -> None:
         lines = read_csv(dataset)
         accuracy_chart(dataset, lines).write(FOLDER / f"{dataset}.svg")
     main_chart().write(FOLDER / "cifar10-main.svg")
+    time_chart().write(FOLDER / "cifar10-time.svg")
     progress_chart("cifar10").write(FOLDER / "cifar10-during.svg")
 
 

@@ -46,6 +46,21 @@ def test_chart_of_the_readme_shows_every_line_of_the_csv() -> None:
         assert f">{line['method']}</text>" in picture
 
 
+def test_chart_of_time_has_a_line_for_each_policy_and_objective() -> None:
+    import draw_results
+
+    lines = draw_results.read_csv("cifar10-time")
+    (panel,) = draw_results.time_chart().panels
+    picture = (draw_results.FOLDER / "cifar10-time.svg").read_text("utf-8")
+    times = sorted({float(line["minutes"]) for line in lines})
+    names = [f"{line['policy']}, {line['objective']}" for line in lines]
+    assert [series.name for series in panel.series] == [*dict.fromkeys(names), *draw_results.PAPER_LINES.values()]
+    for series in panel.series[:-2]:
+        assert [x for x, _ in series.points] == times[: len(series.points)]
+        assert "".join(f">{word}" for word in series.name.split(", ")[:1]) in picture
+    assert draw_results.interpolated_mean([(1, 10.0), (3, 30.0), (10, 30.0)]) == pytest.approx((10 + 20 + 8 * 30) / 10)
+
+
 def test_progress_chart_ends_at_the_final_mean() -> None:
     import draw_results
 

@@ -54,7 +54,7 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
 
 @pytest.mark.parametrize("pool", [{}, {"pool": 3, "life": 5}], ids=["new", "pool"])
 def test_early_training_is_a_part_of_the_budget(pool: dict[str, int]) -> None:
-    plain = Recipe(inner=10, train_images=640, early_epochs=2, **pool)
+    plain = Recipe(inner=10, train_images=640, early_epochs=2).replace(**pool)
     t = Times(match=0.1, step=0.01, start=0.0, early=7.0)
     chosen = within(plain, 600, t, 10)
     taken = seconds_of(chosen, t, 10) + chosen.networks * t.early

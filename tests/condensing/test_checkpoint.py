@@ -17,7 +17,7 @@ from mipset.condensing import checkpoint
 from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity, find, save
 from mipset.condensing.condense import condense
-from mipset.condensing.parts import Parts
+from mipset.condensing.parts import Parts, Place
 from mipset.condensing.run_logging import Spent
 from mipset.condensing.states import from_bytes, to_bytes
 from mipset.data import Dataset
@@ -75,7 +75,7 @@ def test_resumed_run_with_compiled_kernels_equals_an_uninterrupted_one(
 def check_resumed(r: Recipe, toy: Dataset, tmp_path: Path, engine: Engine) -> None:
     """Save after every step, and go on from each of the files in new parts."""
     identity = Identity(r, toy.sha256)
-    files = {}
+    files: dict[Path, Place] = {}
     for step in condense(assemble(r, toy, engine=engine)):
         file = tmp_path / f"{step.t}-{step.e}-{len(files)}"
         save(file, step, identity, Spent(1.5, 2.5))
