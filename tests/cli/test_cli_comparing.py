@@ -135,7 +135,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            (["--methods", "dc"], "--methods: there is no method 'dc'. Choose baseline-a, baseline-b"),
+            (["--methods", "bd"], "--methods: there is no method 'bd'. Choose baseline-a, baseline-b"),
+            (["--methods", "dc"], "--methods: dc has no recipe for folder:PATH. Leave it out"),
             (["--methods", "mdc:pixel-lr=fast"], "'pixel-lr=fast' in 'mdc:pixel-lr=fast' is not possible: --pixel-lr"),
             (["--sizes", "1-3"], "--sizes is '1-3'. The sizes are 1 to 2"),
             (["--at", "3"], "--at contains 3: choose outer iterations from 1 to 2"),
@@ -148,8 +149,8 @@ class TestRefusals:
             (["--evaluate-with", "vgg"], "'vgg'"),
             (["--held-out", "1.5"], "1.5"),
             (["--policy", "baseline-c"], "nrecognized arguments: --policy baseline-c"),
-            (["--ipc", "30"], "120"),
-            (["--dry-run", "--ipc", "30"], "120"),
+            (["--ipc", "30", "--init", "mix"], "120"),
+            (["--dry-run", "--ipc", "30", "--init", "mix"], "120"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

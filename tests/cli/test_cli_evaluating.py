@@ -96,7 +96,7 @@ class TestRefusals:
             (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol is 'fast'. Choose standard, "),
-            (["--network", "vgg"], "There is no network 'vgg'. Choose convnet, resnet, resnet-ap or densenet."),
+            (["--network", "vgg"], "There is no network 'vgg'. Choose convnet, resnet, resnet-ap or densenet, or"),
             (["--network", "resnet", "--depth", "3"], "--depth is 3: a ResNet has 10 or 18 layers"),
             (["--network", "densenet", "--depth", "40"], "--depth is 40: a DenseNet has 121 layers"),
             (["--width", "0"], "--width is 0: it must be at least 1"),

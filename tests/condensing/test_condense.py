@@ -79,6 +79,7 @@ def test_every_objective_learner_and_optimiser_runs(
     for policy in POLICIES:
         parts = {"objective": objective, "learner": learner, "pixel_optimiser": optimiser, "policy": policy}
         chosen = recipe.replace(**parts, experts=2, expert_steps=2, ipc=2)
+        chosen = chosen.replace(snapshot_steps=2, expert_starts=2, expert_ahead=1)
         start = assemble(chosen, toy, CPU).S.pixels.clone()
         S = last(chosen, toy).parts.S.pixels
         assert 0 <= float(S.min()) <= float(S.max()) <= 1

@@ -90,6 +90,7 @@ def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_count
     monkeypatch.setattr(assembly, "home", lambda: tmp_path)  # without experts of other tests
     chosen = recipe.replace(policy="every-prefix", objective=objective, learner=learner, experts=2, expert_steps=3)
     chosen = chosen.replace(train_epochs=2, train_batch=9)  # 36 synthetic images
+    chosen = chosen.replace(snapshot_steps=2, expert_starts=2, expert_ahead=1)
     with FlopCounterMode(display=False) as counter:
         for _ in condense(assemble(chosen, toy)):
             pass
@@ -100,8 +101,9 @@ def test_real_run_of_every_objective_and_learner_has_as_many_flops_as_were_count
 def test_early_training_is_counted(toy: Dataset, recipe: Recipe, pool: dict[str, int]) -> None:
     chosen = recipe.replace(policy="every-prefix", outer=5, early_epochs=2, train_batch=7, **pool)
     counted = cost(chosen, toy.shape, toy.classes, len(toy.train))
+    parts = assemble(chosen, toy)
     with FlopCounterMode(display=False) as counter:
-        for _ in condense(assemble(chosen, toy)):
+        for _ in condense(parts):
             pass
     assert counter.get_total_flops() == counted.run_flops
     early = chosen.networks * 2 * (len(toy.train) // 7)
@@ -291,6 +293,7 @@ def test_estimated_memory_is_near_the_measured_one(tmp_path: Path, recipe_name: 
     assert 0.6 < estimated / measured < 1.7, f"estimated {estimated:.3g}, measured {measured:.3g}"
 
 
+@pytest.mark.slow  # counts ImageNet
 def test_table_in_docs_scaling_is_up_to_date() -> None:
     spec = importlib.util.spec_from_file_location("scaling", BENCHMARKS / "scaling.py")
     assert spec is not None

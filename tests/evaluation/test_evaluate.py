@@ -40,7 +40,7 @@ def test_protocol_of_the_paper() -> None:
 
 
 def test_unknown_and_impossible_protocols_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"no protocol 'slow'\. Choose standard, quick or paper"):
+    with pytest.raises(SettingError, match=r"no protocol 'slow'\. Choose standard, quick, paper or "):
         protocol("slow")
     with pytest.raises(SettingError, match="`epochs` is 0: it must be at least 1"):
         protocol("quick", epochs=0)

@@ -64,8 +64,9 @@ def condensations(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
 class TestMethods:
     def test_every_method_gives_a_result(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
         quick = recipe.replace(metric_epochs=1)
-        results = finished(toy_comparison(tmp_path, toy, quick, ",".join(METHODS), networks=1, sizes=[1, 3]))
-        assert [r.method for r in results] == list(METHODS)
+        methods = [name for name, method in METHODS.items() if not method.base]  # those of others have own recipes
+        results = finished(toy_comparison(tmp_path, toy, quick, ",".join(methods), networks=1, sizes=[1, 3]))
+        assert [r.method for r in results] == methods
         for r in results:
             assert set(r.scores) == {1, 3}
             assert all(0 <= value <= 100 for values in r.scores.values() for value in values)

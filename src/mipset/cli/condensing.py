@@ -587,14 +587,17 @@ def run_recipes(arguments: argparse.Namespace) -> None:
         print(recipe_toml(arguments.name, recipe(arguments.name)))
         return
     if arguments.name is None:
-        seconds, rate = _seconds_of_recipes()
+        try:
+            seconds, rate = _seconds_of_recipes()
+        except ModuleNotFoundError:  # a device has no torch, and condenses nothing
+            seconds, rate = {}, 0.0
         lines = []
         for name, named in RECIPES.items():
             lines.append(f"{name}\n    {named.dataset}: {named.promise}")
             if name in seconds:
                 lines.append(f"    here: about {duration(seconds[name])} of processor time")
-        note = (
-            f"here: counted FLOPs at {flop_count(round(rate))} per second of processor time, which a small network "
+        note = rate and (
+            f"\nhere: counted FLOPs at {flop_count(round(rate))} per second of processor time, which a small network "
             f"reached on this machine; mipset condense --dry-run measures a recipe itself"
         )
         facts = {
@@ -606,7 +609,7 @@ def run_recipes(arguments: argparse.Namespace) -> None:
             }
             for name, named in RECIPES.items()
         }
-        print_result(arguments, facts, "\n".join([*lines, "", note]))
+        print_result(arguments, facts, "\n".join([*lines, *([note] if note else [])]))
         return
     settings = recipe(arguments.name)
     origin = sources(arguments.name)

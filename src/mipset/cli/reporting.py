@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -154,7 +155,13 @@ def command_of(artifact: Artifact) -> str:
     except (MipsetError, TypeError, ValueError):
         return ""
     fitting = [name for name, named in RECIPES.items() if named.dataset == dataset] or ["own-cpu"]
-    flags = min((_differences(name, wanted) for name in fitting), key=len)
+    possible = []
+    for name in fitting:
+        with suppress(SettingError):  # a recipe that cannot have this policy
+            possible.append(_differences(name, wanted))
+    if not possible:
+        return ""
+    flags = min(possible, key=len)
     loading = {"resolution": provenance.get("size"), "split_seed": provenance.get("split_seed") or None}
     given = {**flags, **{name: value for name, value in loading.items() if value is not None}}
     words = ["mipset", "condense", dataset, *(word for name, value in given.items() for word in (flag_of(name), value))]

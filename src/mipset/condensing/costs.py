@@ -51,6 +51,7 @@ RESIDENT = 2.6
 LEARNING_RESIDENT = 2.0  # the same for a network that only learns and is tested: measured 1.4
 LABEL_BYTES = 16  # a label, and the index of the image among those of its class
 MOST_COUNTED = 200  # images per class; counting takes longer with each
+PIXELS_COUNTED = 2000 * 32 * 32  # of a batch of real images, for the same reason
 PROBE_FLOPS = 1e10  # a step that needs more is timed with fewer images
 PROBE_SECONDS, PROBE_REPEATS = 0.4, 4  # of each kind of step
 
@@ -134,7 +135,8 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
     """Count what the recipe costs for `images` training images [ch, h, w] of so many classes.
 
     A policy that chooses subsets is counted as after its first choice, in an iteration without measurements. If there
-    are very many images per class, some are counted, and the rest is in proportion. So are the steps of students.
+    are very many images per class, or in a batch, some are counted, and the rest is in proportion. So are the steps of
+    students.
     """
     if r.reads("student_sizes") and r.student_sizes:
         whole = cost(r.replace(student_sizes=0), shape, classes, images, test_images)
@@ -156,6 +158,19 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
             distances_flops=round(share * part.distances_flops),
             stored_pixels=r.ipc * part.stored_pixels // MOST_COUNTED,
             working_bytes=round(share * part.working_bytes),
+        )
+    fewer = _fewer_real_images(r, shape)
+    if fewer != r:
+        part = cost(fewer, shape, classes, images, test_images)
+        more = r.real_batch - fewer.real_batch + r.train_batch - fewer.train_batch
+        return replace(
+            part,
+            target_flops=round(part.target_flops * r.real_batch / fewer.real_batch),
+            step_flops=round(part.step_flops * r.train_batch / fewer.train_batch),
+            sampling_flops=_sampling_flops(r, images // classes, builder(r.architecture, shape, classes), shape),
+            steps=r.train_steps(classes),
+            training_steps=r.training_steps(classes) + r.networks * r.early_steps(images),
+            working_bytes=part.working_bytes + 2 * 4 * math.prod(shape) * more,  # their pixels, and augmented ones
         )
     with PeakBytes() as peak:
         sample = Sample(r, shape, classes, META)
@@ -190,6 +205,13 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         working_bytes=peak.most,
         trajectory_bytes=4 * parameters * r.snapshots * r.experts if r.learner == "trajectories" else 0,
     )
+
+
+def _fewer_real_images(r: Recipe, shape: Shape) -> Recipe:
+    """The recipe with batches of real images that are counted in moments. The rest of them is in proportion."""
+    most = max(1, PIXELS_COUNTED // (shape[1] * shape[2]))
+    train_batch = r.train_batch if r.learner == "trained-on-synthetic" else min(r.train_batch, most)
+    return r.replace(real_batch=min(r.real_batch, most), train_batch=train_batch)
 
 
 def _filled(r: Recipe, classes: int) -> float:
