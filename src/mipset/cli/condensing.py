@@ -627,10 +627,10 @@ def _seconds_of_recipes() -> tuple[dict[str, float], float]:
     from mipset.settings.catalogue import RECIPES
 
     specs = {name: spec_of(named.dataset) for name, named in RECIPES.items()}
-    return seconds_of(
-        {
-            name: Job(RECIPES[name].recipe, spec.shape, len(spec.class_names), spec.train_count)
-            for name, spec in specs.items()
-            if spec is not None
-        }
-    )
+    jobs = {
+        name: Job(RECIPES[name].recipe, spec.shape, len(spec.class_names), spec.train_count)
+        for name, spec in specs.items()
+        if spec is not None
+    }
+    with Progress() as bar:
+        return seconds_of(jobs, bar.report)

@@ -23,6 +23,7 @@ from mipset.condensing.costs import Shape, cost, timed
 from mipset.io.files import home, write_whole
 from mipset.nn.engines import default_engine
 from mipset.nn.flops import learning_flops
+from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -50,24 +51,33 @@ class Job:
 def measured_rate() -> float:
     """FLOPs per second of processor time on this machine: a match and a training step together.
 
-    Processor time does not depend on other work on the machine.
+    With one thread, processor time hardly depends on other work on the machine; several would spend it on waiting.
     """
-    cpu = torch.device("cpu")
+    cpu, threads = torch.device("cpu"), torch.get_num_threads()
     counted = cost(SMALL, SHAPE, CLASSES, 0)
     engine = default_engine(cpu, lambda: math.inf)
-    match, step = timed(SMALL, SHAPE, CLASSES, cpu, engine, time.process_time)
+    torch.set_num_threads(1)
+    try:
+        match, step = timed(SMALL, SHAPE, CLASSES, cpu, engine, time.process_time)
+    finally:
+        torch.set_num_threads(threads)
     return (counted.match_flops + counted.step_flops) / (match + step)
 
 
-def seconds_of(jobs: Mapping[str, Job]) -> tuple[dict[str, float], float]:
+def seconds_of(jobs: Mapping[str, Job], report: Report = silent) -> tuple[dict[str, float], float]:
     """About how many seconds of processor time each job takes, and the FLOPs per second that this was computed with."""
-    known = json.dumps([__version__, torch.__version__, torch.get_num_threads(), os.cpu_count(), repr(dict(jobs))])
+    known = json.dumps([__version__, torch.__version__, os.cpu_count(), repr(dict(jobs))])
     key, path = hashlib.sha256(known.encode()).hexdigest(), home() / FILE
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["key"] == key:
             return {name: float(kept["flops"][name]) / kept["rate"] for name in jobs}, float(kept["rate"])
-    flops, rate = {name: job.flops for name, job in jobs.items()}, measured_rate()
+    flops = {}
+    for number, (name, job) in enumerate(jobs.items()):
+        report("counting the work of recipes", number, len(jobs))
+        flops[name] = job.flops
+    rate = measured_rate()
+    report("counting the work of recipes", len(jobs), len(jobs))
     text = json.dumps({"key": key, "rate": rate, "flops": flops})
     with suppress(OSError):  # then the next call measures again
         path.parent.mkdir(parents=True, exist_ok=True)
