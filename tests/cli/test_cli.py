@@ -275,7 +275,7 @@ class TestOutput:
     def test_closed_output_is_no_error(self, tmp_path: Path) -> None:
         reading, writing = os.pipe()
         os.close(reading)
-        process = run("recipes", cwd=tmp_path, stdout=writing)
+        process = run("methods", cwd=tmp_path, stdout=writing)
         os.close(writing)
         assert (process.returncode, process.stderr) == (0, "")
 
@@ -283,7 +283,7 @@ class TestOutput:
         if not Path("/dev/full").exists():
             pytest.skip("this system has no /dev/full")
         with Path("/dev/full").open("wb") as full:
-            process = run("recipes", cwd=tmp_path, stdout=full)
+            process = run("methods", cwd=tmp_path, stdout=full)
         assert process.returncode == 2
         assert "No space left on device" in sentence(process.stderr)
 
