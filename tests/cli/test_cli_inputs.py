@@ -130,6 +130,15 @@ class TestOwnData:
         recipes = [read(file).recipe for file in out.glob("runs/*/1.safetensors")]
         assert [(r["real_batch"], r["train_batch"], r["init"]) for r in recipes] == [(8, 20, "noise")] * 2
 
+    def test_compare_fits_each_method_for_itself(self, here: Here, tmp_path: Path) -> None:
+        """IDC starts from four images for each of its own, DM from one: the data suffice for DM."""
+        pets, out = save_npz(tmp_path / "pets.npz", per_class=8), tmp_path / "table"
+        brief = ["--ipc", "4", "--width", "4", "--depth", "2", "--outer", "1", "--inner", "1", "--train-images", "8"]
+        grid = ["--methods", "idc,dm", "--sizes", "1", "--networks", "1", "--epochs", "1", "--workers", "1"]
+        here("compare", "cifar10-cpu", "--data", f"npz:{pets}", "--out", out, *brief, *grid, "--threads", "1")
+        recipes = [read(file).recipe for file in out.glob("runs/*/1.safetensors")]
+        assert {(r["factor"], r["init"]) for r in recipes} == {(2, "noise"), (1, "random")}
+
     def test_bad_pictures_are_left_out_again_by_evaluate(
         self, capfd: pytest.CaptureFixture[str], refusal: Here, tmp_path: Path
     ) -> None:

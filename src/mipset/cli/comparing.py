@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.inputs import fitted_with_note, load_with_progress, loading_of, recipe_name_for
+from mipset.cli.inputs import load_with_progress, loading_of, print_fitting, recipe_name_for
 from mipset.cli.machine import (
     Engines,
     add_machine_flags,
@@ -38,12 +38,10 @@ from mipset.errors import DivergedError, SettingError, how_to_install
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
-    from mipset.data import Dataset
     from mipset.experiments.comparison import Comparison
     from mipset.experiments.results import Result
     from mipset.experiments.run import Machine
     from mipset.file.provenance import Provenance
-    from mipset.settings.methods import Method
 
 
 MOST_OUTER = 1_000_000
@@ -167,8 +165,6 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if arguments.held_out is not None:
         data = data.held_out(arguments.held_out, 0)
         remark = f"The test images are a held-out share of {arguments.held_out:g} of the training images."
-    for method in methods:
-        changes = {**changes, **_fitting(method, recipe, changes, data)}
     plan = EvaluationPlan(
         sizes=parse_sizes(arguments.sizes, min(method.recipe(recipe, changes).ipc for method in methods)),
         protocol=protocol_of(arguments),
@@ -185,7 +181,9 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         plan=plan,
         changes=changes,
         at=parse_numbers("at", arguments.at, MOST_OUTER, allowed) if arguments.at else (),
+        fits=True,
     )
+    print_fitting([(method.recipe(recipe, changes), grid.recipe_of(method)) for method in methods], data)
     folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
@@ -194,13 +192,6 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         check_memory(arguments, device, lambda: Workload(comparison).max_memory(workers))
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
     return comparison, Machine(device, engine, workers)
-
-
-def _fitting(method: Method, name: str, changes: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
-    """Settings that small data need and that nobody typed. Those of one method hold for the next ones too."""
-    wanted = method.recipe(name, changes)
-    fitted = asdict(fitted_with_note(wanted, data, {**changes, **method.settings}))
-    return {setting: fitted[setting] for setting, value in asdict(wanted).items() if fitted[setting] != value}
 
 
 def _tables(results: Sequence[Result]) -> list[str]:

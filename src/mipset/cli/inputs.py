@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,19 +55,28 @@ def load_with_progress(name: str, loading: Provenance) -> Dataset:
 
 def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> Recipe:
     """The recipe with settings for which the data suffice; those that the user typed stay. Says what was changed."""
-    from mipset.condensing.checks import FITTED, fitted_to_data
+    from mipset.condensing.checks import fitted_to_data
 
     fitted = fitted_to_data(recipe, data, given)
-    changed = [each for each in FITTED if getattr(fitted, each) != getattr(recipe, each)]
-    if changed:
-        name, fewest = data.smallest_class
-        flags = (
-            f"{flag_of(setting)} {getattr(fitted, setting)}, not {getattr(recipe, setting)}" for setting in changed
-        )
-        print_message(
-            f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {'; '.join(flags)}."
-        )
+    print_fitting([(recipe, fitted)], data)
     return fitted
+
+
+def print_fitting(recipes: Iterable[tuple[Recipe, Recipe]], data: Dataset) -> None:
+    """Say how recipes were fitted to the data: pairs of the wanted recipe and the fitted one. The same is said once."""
+    from mipset.condensing.checks import FITTED
+
+    name, fewest = data.smallest_class
+    changes = [
+        "; ".join(
+            f"{flag_of(setting)} {getattr(fitted, setting)}, not {getattr(wanted, setting)}"
+            for setting in FITTED
+            if getattr(fitted, setting) != getattr(wanted, setting)
+        )
+        for wanted, fitted in recipes
+    ]
+    for change in filter(None, dict.fromkeys(changes)):
+        print_message(f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {change}.")
 
 
 def how_to_evaluate(out: Path, dataset: str) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from mipset import __version__
-from mipset.condensing.checks import check_fit
+from mipset.condensing.checks import check_fit, fitted_to_data
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.experiments.builders import BUILDERS, Condensation, SetBuilder
@@ -84,6 +84,7 @@ class Grid:
     plan: EvaluationPlan
     changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe, for all methods that read them
     at: Sequence[int] = ()  # outer iterations after which sets are evaluated, beside the last one
+    fits: bool = False  # whether settings that nobody chose are fitted to small data, for each method
 
     def __post_init__(self) -> None:
         self._check_methods()
@@ -95,14 +96,19 @@ class Grid:
             if not 1 <= outer <= longest:
                 raise SettingError(f"`at` contains {outer}: choose outer iterations from 1 to {longest}.")
 
+    def recipe_of(self, method: Method, **changes: Any) -> Recipe:
+        """The recipe of a method, with more `changes`."""
+        wanted = method.recipe(self.recipe, {**self.changes, **changes})
+        return fitted_to_data(wanted, self.data, {**self.changes, **method.settings}) if self.fits else wanted
+
     def _check_methods(self) -> None:
         names: dict[str, str] = {}
         for method in self.methods:
-            recipe = asdict(method.recipe(self.recipe, self.changes))
+            recipe = asdict(self.recipe_of(method))
             name = names.setdefault(_hash([method.kind, recipe]), method.name)
             if name != method.name:
                 raise SettingError(f"`methods`: {name} and {method.name} are the same method. Leave one of them out.")
-        settled = [(method, method.recipe(self.recipe, self.changes)) for method in self.methods]
+        settled = [(method, self.recipe_of(method)) for method in self.methods]
         for setting in self.changes:
             if not any(method.reads(setting) and chosen.reads(setting) for method, chosen in settled):
                 raise SettingError(f"`{setting}` has no effect: none of the methods reads it. Leave it out.")
@@ -120,7 +126,7 @@ class Grid:
         return [self._cell(method, seed) for seed in self.seeds for method in self.methods]
 
     def _cell(self, method: Method, seed: int) -> Cell:
-        recipe = method.recipe(self.recipe, {**self.changes, "seed": seed})
+        recipe = self.recipe_of(method, seed=seed)
         largest = max(self.plan.sizes)
         if largest > recipe.ipc:
             raise SettingError(f"`sizes` contains {largest}: {method.name} has sizes 1 to {recipe.ipc}. Choose these.")
@@ -181,7 +187,7 @@ class Grid:
         named = [replace(result, method=names.get(result.cell, result.method)) for result in latest.values()]
         recipes = {result.method: _without_seed(result.recipe) for result in named}  # the last one of each name
         for method in self.methods:
-            recipes[method.name] = _without_seed(asdict(method.recipe(self.recipe, self.changes)))
+            recipes[method.name] = _without_seed(asdict(self.recipe_of(method)))
         order = list(dict.fromkeys([*(method.name for method in self.methods), *recipes]))
         return sorted(
             (result for result in named if _without_seed(result.recipe) == recipes[result.method]),
