@@ -34,7 +34,8 @@ from mipset.display.tables import in_columns
 from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import EvaluationPlan, Grid
 from mipset.experiments.results import Result
-from mipset.experiments.run import Machine, run_missing
+from mipset.experiments.run import Machine
+from mipset.experiments.scheduling import run_missing
 from mipset.experiments.store import Store
 from mipset.settings.methods import parse_methods
 from mipset.units import byte_count

@@ -49,6 +49,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
 
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
+    "io": {"distributed", "submitit"},
     "condensing": {"faiss"},
     "device": {"torch"},
     "data": {"PIL", "datasets", "pillow_heif"},

@@ -11,7 +11,7 @@ from mipset.data import Dataset
 from mipset.experiments.comparison import Comparison
 from mipset.experiments.grid import EvaluationPlan, Grid
 from mipset.experiments.results import Result
-from mipset.experiments.run import run_missing
+from mipset.experiments.scheduling import run_missing
 from mipset.experiments.store import Store
 from mipset.settings.methods import parse_methods
 from mipset.settings.protocol import Protocol

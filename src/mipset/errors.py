@@ -10,6 +10,7 @@ MipsetError             all of the following; the command line prints the messag
 ├── MissingExtraError   a package that is needed and not installed
 ├── NoCompilerError     the C++ kernels cannot be compiled on this machine
 ├── DivergedError       a value that is no longer finite during condensation or evaluation
+├── LostWorkerError     a worker that ended several times before its work was done
 └── TeamError           another process of the run has ended, or cannot be reached
 """
 
@@ -28,6 +29,8 @@ EXTRAS = {  # by package
     "datasets": "hf",
     "Jinja2": "report",
     "tensorboardX": "tensorboard",
+    "distributed": "dask",
+    "submitit": "slurm",
 }
 
 LONGEST_NAME = 100  # letters; comparing longer ones takes long
@@ -86,6 +89,10 @@ class NoCompilerError(MipsetError):
 
 class DivergedError(MipsetError):
     """A value that is no longer finite during condensation or evaluation."""
+
+
+class LostWorkerError(MipsetError):
+    """A worker that ended several times before its work was done."""
 
 
 class TeamError(MipsetError):

@@ -13,8 +13,10 @@ from mipset.cli.machine import (
     Engines,
     add_machine_flags,
     add_memory_flag,
+    add_worker_flags,
     check_memory,
     device_of,
+    place_of,
     refuse_torchrun,
     workers_of,
 )
@@ -34,7 +36,7 @@ from mipset.cli.parser import (
 )
 from mipset.cli.wording import counted, print_message, print_result
 from mipset.display.progress import Progress
-from mipset.errors import DivergedError, SettingError, how_to_install
+from mipset.errors import DivergedError, LostWorkerError, SettingError, how_to_install
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from mipset.experiments.results import Result
     from mipset.experiments.run import Machine
     from mipset.file.provenance import Provenance
+    from mipset.io.executors import Place
 
 
 MOST_OUTER = 1_000_000
@@ -89,7 +92,7 @@ def add(verbs: Verbs) -> None:
         metavar="NAMES",
         help="architectures to evaluate with, such as convnet,resnet (default: the architecture of the condensation)",
     )
-    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
+    add_worker_flags(verb, "cells")
     verb.add_argument("--dry-run", action="store_true", help="print what is missing and what it costs, and stop")
     add_recipe_flags(verb, without=NOT_SHARED)
     add_data_flags(verb)
@@ -113,23 +116,25 @@ def run_compare(arguments: argparse.Namespace) -> None:
     check_at_least(0, seed=arguments.seed, evaluation_seed=arguments.evaluation_seed)
     if arguments.out is not None and arguments.out.is_file():
         raise SettingError(f"`out` {arguments.out} is a file. Name a folder; it need not exist.")
-    comparison, machine = _comparison(arguments)
+    place = place_of(arguments)
+    comparison, machine = _comparison(arguments, place)
     if arguments.dry_run:
         _print_missing(arguments, comparison, machine)
         return
     from mipset.experiments.report import write_report
-    from mipset.experiments.run import run_missing
+    from mipset.experiments.scheduling import run_missing
 
-    with Progress(f"comparing on {comparison.grid.data.name}") as bar:
+    jobs = comparison.store.folder / "jobs"
+    with Progress(f"comparing on {comparison.grid.data.name}") as bar, place.opened(jobs) as executor:
         try:
-            run_missing(comparison, machine, bar.report)
+            run_missing(comparison, machine, bar.report, executor)
         except KeyboardInterrupt as interrupt:
             cells = comparison.grid.cells
             finished = sum(not comparison.missing(cell) for cell in cells)
             raise KeyboardInterrupt(
                 f"Interrupted. {finished} of {counted(len(cells), 'cell')} finished: the same command continues."
             ) from interrupt
-        except DivergedError:
+        except (DivergedError, LostWorkerError):
             write_report(comparison)
             raise
     files = write_report(comparison)
@@ -143,7 +148,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         print_message(f"Charts were not drawn: matplotlib is not installed. Run {how_to_install('charts')}.")
 
 
-def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
+def _comparison(arguments: argparse.Namespace, place: Place) -> tuple[Comparison, Machine]:
     from mipset.experiments.comparison import Comparison
     from mipset.experiments.grid import EvaluationPlan, Grid
     from mipset.experiments.run import Machine
@@ -157,7 +162,7 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
         recipe, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
     methods = parse_methods(arguments.methods)
     changes = given_settings(arguments, without=NOT_SHARED)
-    device = device_of(arguments)
+    device = device_of(arguments, place)
     if dataset is None and ":" in RECIPES[recipe].dataset:
         raise SettingError(f"The recipe {recipe} is for any data. Name yours with `data`.")
     data = load_with_progress(dataset or RECIPES[recipe].dataset, loading_of(arguments))
@@ -191,7 +196,8 @@ def _comparison(arguments: argparse.Namespace) -> tuple[Comparison, Machine]:
     if not arguments.dry_run:
         check_memory(arguments, device, lambda: Workload(comparison).max_memory(workers))
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
-    return comparison, Machine(device, engine, workers)
+    threads = None if place.is_this_process else arguments.threads or place.threads
+    return comparison, Machine(device, engine, workers, threads)
 
 
 def _tables(results: Sequence[Result]) -> list[str]:

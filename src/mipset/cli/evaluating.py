@@ -13,8 +13,10 @@ from mipset.cli.machine import (
     Engines,
     add_machine_flags,
     add_memory_flag,
+    add_worker_flags,
     check_memory,
     device_of,
+    place_of,
     refuse_torchrun,
     workers_of,
 )
@@ -36,6 +38,8 @@ from mipset.errors import ArtifactError, ChangedError, SettingError, choices
 from mipset.units import duration
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import torch
 
     from mipset.data import Dataset
@@ -55,7 +59,7 @@ def add(verbs: Verbs) -> None:
     add_protocol_flags(verb)
     _add_network_flags(verb)
     add_source_flags(verb, "the test images")
-    verb.add_argument("--workers", metavar="P", type=int, help="processes that evaluate (default: one per core)")
+    add_worker_flags(verb, "networks")
     verb.add_argument("--save", action="store_true", help="write the accuracies into FILE")
     add_machine_flags(verb)
     add_memory_flag(verb)
@@ -118,9 +122,10 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         workers=arguments.workers,
     )
     check_at_least(0, seed=arguments.seed)
+    place = place_of(arguments)
     files = {path: read(path) for path in arguments.files}
     sizes_by_file = [parse_sizes(arguments.sizes, artifact.ipc) for artifact in files.values()]
-    device = device_of(arguments)
+    device = device_of(arguments, place)
     start = time.monotonic()
     names = short_names(list(files))
     datasets: dict[tuple[object, ...], Dataset] = {}  # a dataset of several files is loaded once
@@ -135,7 +140,9 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         tasks.append((replace(evaluation, engine=engine), sizes))
     workers = workers_of(arguments, device)
     check_memory(arguments, device, lambda: max(each.max_memory(workers) for each, _ in tasks), ("width", "workers"))
-    curves, failures = _evaluate_all(arguments, workers, tasks, names)
+    first: Path = arguments.files[0]
+    with place.opened(first.with_name(f"{first.name}.jobs")) as executor:
+        curves, failures = _evaluate_all(arguments, workers, tasks, names, executor)
     from mipset.display.tables import accuracy_table
 
     settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
@@ -189,6 +196,7 @@ def _evaluate_all(
     workers: int,
     tasks: list[tuple[Evaluation, list[int]]],
     names: dict[Path, str],
+    executor: Executor | None,
 ) -> tuple[dict[str, list[Accuracy]], list[str]]:
     """The accuracy curve of each file, by its name. With `--save`, each file is written as soon as it is complete.
 
@@ -204,7 +212,8 @@ def _evaluate_all(
     title = f"evaluating {next(iter(names.values()))}" if len(tasks) == 1 else f"evaluating {len(tasks)} files"
     try:
         with Progress(title, sum(sum(sizes) for _, sizes in tasks) * arguments.networks) as bar:
-            for index, score in scores(tasks, arguments.networks, workers):
+            folder = arguments.files[0].parent
+            for index, score in scores(tasks, arguments.networks, workers, executor, folder):
                 scores_by_task[index].append(score)
                 path, name = list(names.items())[index]
                 bar.advance(score.size, f"{name}, size {score.size}: {score.accuracy:.1f} %")

@@ -18,6 +18,7 @@ from mipset.units import byte_count
 if TYPE_CHECKING:
     import torch
 
+    from mipset.io.executors import Place
     from mipset.nn.engines import Engine
 
 
@@ -43,6 +44,36 @@ def add_machine_flags(verb: Parser) -> None:
     )
 
 
+def add_worker_flags(verb: Parser, unit: str) -> None:
+    """Add the flags that `place_of` and `workers_of` read. `unit` is what an executor gives to its workers."""
+    verb.add_argument(
+        "--executor",
+        metavar="NAME",
+        default="processes",
+        help=f"where {unit} are computed: processes (of this machine), dask:ADDRESS, slurm, "
+        "slurm:partition=cpu,time=60 or submitit:local (default: processes)",
+    )
+    verb.add_argument(
+        "--workers",
+        metavar="P",
+        type=int,
+        help="processes of this machine that evaluate (default: one per core; with another executor, 1)",
+    )
+
+
+def place_of(arguments: argparse.Namespace) -> Place:
+    """The place that `--executor` names."""
+    from mipset.io.executors import Place
+
+    place = Place.named(arguments.executor)
+    if place.kind == "dask" and (arguments.workers or 1) > 1:
+        raise SettingError(
+            f"`workers` is {arguments.workers}, but a worker of dask starts no processes. Leave out `workers`, and "
+            f"start more workers of dask."
+        )
+    return place
+
+
 def add_memory_flag(verb: Parser) -> None:
     """Add the flag that `check_memory` reads."""
     verb.add_argument(
@@ -60,7 +91,8 @@ def check_memory(
     from mipset.io.memory import free_memory
 
     free = free_memory()
-    if arguments.force_memory or device.type != "cpu" or free is None:
+    elsewhere = getattr(arguments, "executor", "processes") != "processes"
+    if arguments.force_memory or elsewhere or device.type != "cpu" or free is None:
         return
     needed = estimate()
     if needed > free:
@@ -76,8 +108,11 @@ def refuse_torchrun(verb: str) -> None:
         raise SettingError(f"torchrun works with `mipset condense` only. Start `mipset {verb}` without torchrun.")
 
 
-def device_of(arguments: argparse.Namespace) -> torch.device:
-    """The device that `--device` names, or the best of this machine. Also sets the number of threads."""
+def device_of(arguments: argparse.Namespace, place: Place | None = None) -> torch.device:
+    """The device that `--device` names, or the best of this machine. Also sets the number of threads.
+
+    If workers elsewhere compute, this machine need not have the device.
+    """
     import torch
 
     from mipset.nn.memory import keep_freed_memory
@@ -94,16 +129,19 @@ def device_of(arguments: argparse.Namespace) -> torch.device:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of device names that it no longer supports
             device = torch.device(team.device(name))
-            torch.zeros(1, device=device).item()
+            if place is None or place.is_this_process or arguments.device == "auto":
+                torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise SettingError(f"`device` is {name!r}, which this machine does not have. Choose cpu or auto.") from error
     return device
 
 
 def workers_of(arguments: argparse.Namespace, device: torch.device) -> int:
-    """How many processes evaluate: what `--workers` says, else one per core on a CPU and one on a GPU."""
+    """How many processes evaluate: what `--workers` says, else one per core on a CPU and one on a GPU or elsewhere."""
     if arguments.workers is not None:
         return int(arguments.workers)
+    if arguments.executor != "processes":
+        return 1
     return _cores() if device.type == "cpu" else 1
 
 

@@ -39,7 +39,7 @@ GROUPS = {
         *("budget", "max_time", "fresh", "resume", "outer", "inner", "at", "experts", "expert_steps", "train_images"),
         *("pool", "life", "epochs", "metric_epochs", "first", "best"),
     ),
-    "which machine": ("device", "threads", "compile", "workers", "force_memory"),
+    "which machine": ("executor", "device", "threads", "compile", "workers", "force_memory"),
     "what to write and print": (
         *("out", "to", "save", "sheet", "chart", "png", "top", "cache", "log", "tensorboard", "dry_run", "force"),
         *("json", "quiet"),

@@ -11,20 +11,21 @@ import signal
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 
 from mipset.condensing.costs import BASELINE, learning_memory
 from mipset.condensing.synthetic import formation, training_images
 from mipset.data import Dataset
-from mipset.errors import DivergedError, MipsetError, SettingError
+from mipset.errors import DivergedError, LostWorkerError, SettingError
 from mipset.file.artifact import Artifact
 from mipset.file.curves import Curve, curve_table
 from mipset.file.description import Accuracy
+from mipset.io.executors import TRIES, Jobs, Sent, sent
 from mipset.io.processes import end_with_parent
 from mipset.markup import table
 from mipset.nn.engines import Engine, default_engine
@@ -93,9 +94,19 @@ class Evaluation:
         """The architecture that is trained."""
         return self.architecture or Architecture.of(self.artifact.recipe)
 
-    def scores(self, sizes: Sequence[int], networks: int = 3, workers: int = 1) -> Iterator[Score]:
-        """Train `networks` networks on each size and yield each score as soon as it is known, largest sizes first."""
-        for _, score in scores([(self, sizes)], networks, workers):
+    def scores(
+        self,
+        sizes: Sequence[int],
+        networks: int = 3,
+        workers: int = 1,
+        executor: Executor | None = None,
+        folder: Path = Path(),
+    ) -> Iterator[Score]:
+        """Train `networks` networks on each size and yield each score as soon as it is known, largest sizes first.
+
+        See `mipset.evaluation.evaluate.scores` for `executor` and `folder`.
+        """
+        for _, score in scores([(self, sizes)], networks, workers, executor, folder):
             yield score
 
     def flops(self, size: int) -> float:
@@ -185,13 +196,19 @@ ScoreKey = tuple[int, int, int]  # index of the evaluation, size, number of the 
 
 
 def scores(
-    tasks: Sequence[tuple[Evaluation, Sequence[int]]], networks: int = 3, workers: int = 1
+    tasks: Sequence[tuple[Evaluation, Sequence[int]]],
+    networks: int = 3,
+    workers: int = 1,
+    executor: Executor | None = None,
+    folder: Path = Path(),
 ) -> Iterator[tuple[int, Score]]:
     """Train `networks` networks on each size of each task; yield each score as soon as it is known, with its task.
 
     A task is an evaluation and its sizes; it is named by its index. Tasks are taken in turn, largest sizes first. With
     more than one worker, processes of one thread each compute the scores: small networks gain more from that than from
-    threads. A score depends on the seed, its size and its number, not on the process or on other scores.
+    threads. With an executor, its workers do, which must see `folder` under the same path: sets and test images are
+    written there once, and removed at the end. A score depends on the seed, its size and its number, not on the process
+    or on other scores.
     """
     for evaluation, sizes in tasks:
         for size in sizes:
@@ -205,11 +222,39 @@ def scores(
         for size in sorted(sizes, reverse=True)
         for number in range(networks)
     ]
+    if executor is not None:
+        yield from _on_executor(evaluations, keys, executor, folder)
+        return
     if workers > 1:
         yield from _in_processes(evaluations, keys, workers)
         return
     for index, size, number in keys:
         yield index, evaluations[index].score(size, number)
+
+
+def _on_executor(
+    evaluations: Sequence[Evaluation], keys: Sequence[ScoreKey], executor: Executor, folder: Path
+) -> Iterator[tuple[int, Score]]:
+    jobs: Jobs[ScoreKey] = Jobs(executor)
+    with sent(evaluations, folder) as work:
+        try:
+            for score_key in keys:
+                jobs.submit(score_key, _score_at_worker, work, *score_key)
+            while jobs:
+                for (index, size, number), future in jobs.finished():
+                    try:
+                        yield index, future.result()
+                    except LostWorkerError as error:
+                        raise LostWorkerError(f"Network {number + 1} at size {size}: {error}") from error
+        finally:
+            jobs.cancel()
+
+
+def _score_at_worker(work: Sent, index: int, size: int, number: int) -> Score:
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    evaluation: Evaluation = work.value[index]
+    return evaluation.score(size, number)
 
 
 _evaluations: Sequence[Evaluation] = ()  # of a worker process: sent once, not with every score
@@ -237,6 +282,24 @@ def _score_in_worker(index: int, size: int, number: int) -> tuple[int, Score]:
 def _in_processes(
     evaluations: Sequence[Evaluation], keys: Sequence[ScoreKey], workers: int
 ) -> Iterator[tuple[int, Score]]:
+    """Scores from processes. If one of them is killed, others compute what is left."""
+    left = dict.fromkeys(keys)
+    for _ in range(TRIES):
+        try:
+            for index, score in _in_pool(evaluations, list(left), workers):
+                del left[index, score.size, score.network]
+                yield index, score
+            return
+        except BrokenExecutor as error:
+            broken = error
+        except BrokenPipeError as error:  # the same, while the process started
+            broken = BrokenExecutor(str(error))
+    raise LostWorkerError(
+        f"A worker process was killed, {TRIES} times, perhaps because memory ran out. Try again with `workers` 1."
+    ) from broken
+
+
+def _in_pool(evaluations: Sequence[Evaluation], keys: Sequence[ScoreKey], workers: int) -> Iterator[tuple[int, Score]]:
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(evaluations,))
@@ -248,10 +311,6 @@ def _in_processes(
             _hold_interrupts(False)
         for future in as_completed(futures):
             yield future.result()
-    except (BrokenProcessPool, BrokenPipeError) as error:
-        raise MipsetError(
-            "A worker process was killed, perhaps because memory ran out. Try again with `workers` 1."
-        ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:

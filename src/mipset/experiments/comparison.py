@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mipset.experiments.builders import Condensation
 from mipset.experiments.grid import Cell, EvaluationTarget, Grid
 from mipset.experiments.results import Result
 from mipset.experiments.store import BuiltSets, RunFolder, Store
 from mipset.file.provenance import Provenance
+from mipset.io.claims import holder_of
+from mipset.io.locks import Holder
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,25 @@ class Comparison:
         """The results of a cell that are not in the folder."""
         finished = {result.cell for result in self.results()}
         return [target for target in cell.targets if self.grid.result_key(cell, target) not in finished]
+
+    def unfinished(self) -> list[int]:
+        """The numbers of the cells of which results are missing. The folder is read once."""
+        finished = {result.cell for result in self.results()}
+        return [
+            number
+            for number, cell in enumerate(self.grid.cells)
+            if any(self.grid.result_key(cell, target) not in finished for target in cell.targets)
+        ]
+
+    def claim(self, cell: Cell) -> Path:
+        """The claim of the process that computes a cell."""
+        return self.store.claim(self.grid.sets_name(cell, cell.recipe.outer))
+
+    def holder(self, cell: Cell) -> Holder | None:
+        """The process that computes a cell, or one of its condensations, at the moment."""
+        runs = (self.run_folder(run) for run in cell.condensations)
+        claims = [self.claim(cell), *(run.claim for run in runs if not run.holds(cell.outers))]
+        return next((holder for holder in map(holder_of, claims) if holder is not None), None)
 
     def missing_runs(self, cells: Sequence[Cell]) -> list[Condensation]:
         """The condensations that the missing results of some cells need, each once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import Any
 
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
+from mipset.io.claims import claimed_in_turn
 from mipset.io.files import append_whole
 
+READS, READ_PAUSE = 5, 0.05  # of a file whose last line is not whole, and the seconds between them
 LOG = "log.jsonl"  # the log of a condensation, in its folder
 
 
@@ -63,18 +65,24 @@ def read_results(path: Path) -> list[Result]:
     """All results in a file of JSON lines; an empty list if there is no file."""
     if not path.exists():
         return []
-    with path.open("rb") as stream:
-        _lock_for_reading(stream.fileno())
-        lines = stream.read().splitlines()
-    results = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            results.append(_parse(without_digest(line)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ArtifactError(
-                f"Line {number} of {path} is damaged. Remove the line, and its cell is run again."
-            ) from error
-    return results
+    for _ in range(READS):
+        content = path.read_bytes()
+        results = [_read_line(line) for line in content.splitlines()]
+        if content.endswith(b"\n") or not content or results[-1] is not None:
+            break
+        time.sleep(READ_PAUSE)  # another process adds a line at the moment
+    if None in results:
+        number = results.index(None) + 1
+        raise ArtifactError(f"Line {number} of {path} is damaged. Remove the line, and its cell is run again.")
+    return [result for result in results if result is not None]
+
+
+def _read_line(line: bytes) -> Result | None:
+    """The result in a line; None if the line is damaged."""
+    try:
+        return _parse(without_digest(line))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "float": (int, float)}
@@ -92,31 +100,16 @@ def _parse(content: dict[str, Any]) -> Result:
 
 
 def add_result(path: Path, result: Result) -> None:
-    """Add one line, whole or not at all."""
+    """Add one line, whole or not at all. Processes of all machines that share the disk take turns."""
     line = (with_digest(asdict(result)) + "\n").encode()
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        _lock_for_writing(handle)
-        length = os.fstat(handle).st_size
-        if length and os.pread(handle, 1, length - 1) != b"\n":  # an editor can remove the last end of line
-            line = b"\n" + line
-        append_whole(handle, line, path)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _lock_for_writing(handle: int) -> None:
-    """Wait until no other process reads or writes the file. Closing the file ends the lock."""
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX)
-
-
-def _lock_for_reading(handle: int) -> None:
-    """Wait until no other process writes the file. Closing the file ends the lock."""
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_SH)
+    with claimed_in_turn(path.with_suffix(".claim")):
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            if os.fstat(handle).st_size:
+                os.lseek(handle, -1, os.SEEK_END)
+                if os.read(handle, 1) != b"\n":  # an editor can remove the last end of line
+                    line = b"\n" + line
+            append_whole(handle, line, path)
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,4 +1,4 @@
-"""Runs what is missing of a comparison. Finished parts stay, whenever the process is stopped."""
+"""Runs what is missing of a cell. Finished parts stay, whenever the process is stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mipset.condensing.costs import passes
 from mipset.condensing.packing import pack
 from mipset.condensing.run_logging import LogFile, logged
 from mipset.data import Dataset
-from mipset.errors import ArtifactError, DivergedError, SettingError
+from mipset.errors import ArtifactError, SettingError
 from mipset.evaluation.evaluate import Evaluation, scores
 from mipset.experiments.builders import BuildContext, Condensation
 from mipset.experiments.comparison import Comparison
@@ -30,8 +30,10 @@ from mipset.experiments.slimming import as_dataset
 from mipset.experiments.store import BuiltSets
 from mipset.experiments.workload import Workload
 from mipset.file.provenance import Provenance
+from mipset.io.claims import Claim, claimed
 from mipset.nn.engines import Engine
-from mipset.reporting import Report, silent
+from mipset.nn.memory import keep_freed_memory
+from mipset.reporting import Report
 from mipset.settings.recipe import Recipe
 
 
@@ -42,25 +44,16 @@ class Machine:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     engine: Engine = field(default_factory=Engine)
     workers: int = 1  # processes that evaluate
+    threads: int | None = None  # None: as many as torch has
 
     def __str__(self) -> str:
         return f"{processor()}, {self.engine}"
 
-
-def run_missing(comparison: Comparison, machine: Machine | None = None, report: Report = silent) -> None:
-    """Run what is missing of a comparison; `report` is called with FLOPs. After each result, tables are written."""
-    cells = comparison.grid.cells
-    comparison.store.folder.mkdir(parents=True, exist_ok=True)
-    progress = FlopProgress(Workload(comparison).flops(cells), report)
-    runner = Runner(comparison, machine or Machine(), progress)
-    failures = []
-    for cell in cells:
-        try:
-            runner.run_cell(cell)
-        except DivergedError as error:  # the other cells can still be compared
-            failures.append(f"{cell}: {error}")
-    if failures:
-        raise DivergedError(" ".join(failures))
+    def prepare(self) -> None:
+        """Let this process, which another one gives work to, compute in the same way as that one."""
+        keep_freed_memory()
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
 
 
 class FlopProgress:
@@ -117,23 +110,29 @@ class Runner:
     progress: FlopProgress
 
     def run_cell(self, cell: Cell) -> None:
-        """Condense, build sets and evaluate them, as far as that is missing."""
-        missing = self.comparison.missing(cell)
-        if not missing:
-            return
-        for run in cell.condensations:
-            if not self.comparison.run_folder(run).holds(cell.outers):
-                self._condense(run, cell)
-        sets = {
-            outer: self.comparison.built_sets(cell, outer) or self._build_sets(cell, outer)
-            for outer in dict.fromkeys(target.outer for target in missing)
-        }
-        self._evaluate(cell, missing, sets)
+        """Condense, build sets and evaluate them, as far as that is missing.
+
+        A HeldError if another process computes the cell, or one of its condensations, at the moment.
+        """
+        with claimed(self.comparison.claim(cell)) as claim:
+            missing = self.comparison.missing(cell)
+            if not missing:
+                return
+            for run in cell.condensations:
+                folder = self.comparison.run_folder(run)
+                if not folder.holds(cell.outers):
+                    with claimed(folder.claim):
+                        if not folder.holds(cell.outers):  # another process may have run it just now
+                            self._condense(run, cell)
+            sets = {
+                outer: self.comparison.built_sets(cell, outer) or self._build_sets(cell, outer)
+                for outer in dict.fromkeys(target.outer for target in missing)
+            }
+            self._evaluate(cell, missing, sets, claim)
 
     def _condense(self, run: Condensation, cell: Cell) -> None:
         """Run one condensation, from its checkpoint if there is one, and store its sets."""
         folder = self.comparison.run_folder(run)
-        folder.path.mkdir(parents=True, exist_ok=True)
         count = len(cell.condensations)
         stage = f"{cell} ({cell.condensations.index(run) + 1} of {count})" if count > 1 else str(cell)
         source = self._source(run)
@@ -226,7 +225,7 @@ class Runner:
         report(stage, 1, 1)
         return sets
 
-    def _evaluate(self, cell: Cell, targets: list[EvaluationTarget], sets: dict[int, BuiltSets]) -> None:
+    def _evaluate(self, cell: Cell, targets: list[EvaluationTarget], sets: dict[int, BuiltSets], claim: Claim) -> None:
         """Evaluate all sizes, and store each result once it is complete."""
         grid = self.comparison.grid
         plan = grid.plan
@@ -253,6 +252,7 @@ class Runner:
             accuracies[target].setdefault(size, {})[score.network] = score.accuracy
             if sum(map(len, accuracies[target].values())) == len(plan.sizes) * plan.networks:
                 result = self._result(cell, target, sets[target.outer], accuracies[target])
+                claim.check()
                 self.comparison.store.add_result(result)
                 write_tables(self.comparison)
             flops = tasks[index][0].flops(score.size)

@@ -2,6 +2,7 @@
 
     runs/KEY/      one condensation: sets after chosen outer iterations and at the end, with notes; log; checkpoint
     sets/          sets that were built from several condensations, selected or reordered, with notes
+    *.claim.1      in both: which process computes it now (`mipset.io.claims`)
     results.jsonl  one line for each result
     results.md, results.csv, results.svg, during.svg   what `mipset.experiments.report` writes
 
@@ -33,6 +34,11 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
+
+    @property
+    def claim(self) -> Path:
+        """Of the process that runs the condensation."""
+        return self.path / "claim"
 
     @property
     def log(self) -> Path:
@@ -93,6 +99,10 @@ class Store:
     def set_file(self, name: str) -> Path:
         """A set that is not the set of one condensation."""
         return self.folder / "sets" / f"{name}.safetensors"
+
+    def claim(self, name: str) -> Path:
+        """Of the process that computes the cell whose sets have this name."""
+        return self.set_file(name).with_suffix(".claim")
 
     def write_set(self, name: str, artifact: Artifact) -> Path:
         """Store a set that is not the set of one condensation."""

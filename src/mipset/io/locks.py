@@ -1,4 +1,4 @@
-"""Locks: which process writes what.
+"""Locks: which process of this machine writes what. `mipset.io.claims` is for several machines.
 
 The system holds a lock (flock) for the process that took it, and gives it up when that process ends, however it ends.
 So no lock is ever stale: a file that a killed process has left is not locked, and the next process takes it over. Where
@@ -15,9 +15,65 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from mipset.errors import ArtifactError, brief
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that writes or computes something, as its file tells it to other processes."""
+
+    pid: int
+    host: str
+    since: str
+    machine: str = ""  # tells machines and containers apart that have the same name
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        """This process, from now on."""
+        return cls(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"), _machine())
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Holder | None:
+        """What `to_bytes` gave; None if it is something else, such as a file that is not written yet."""
+        try:
+            told = json.loads(content)
+            return cls(int(told["pid"]), str(told["host"]), str(told["since"]), str(told.get("machine", "")))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def to_bytes(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    def __str__(self) -> str:
+        return brief(f"process {self.pid} on {self.host}, which began at {self.since}", str)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this is a process of this machine, and has ended. If nobody can know, it has not."""
+        if sys.platform == "win32" or not self.machine or self.machine != _machine():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):  # a process of another user
+            return False
+        return False
+
+
+@cache
+def _machine() -> str:
+    """What processes share that can see each other: the name, the start of the system, and the container."""
+    parts = [platform.node()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return " ".join(parts)
 
 
 @contextmanager
@@ -26,9 +82,8 @@ def only_writer(out: Path) -> Iterator[None]:
     path = out.absolute().parent / f".{out.name}.mipset-lock"
     handle = _opened_and_taken(path, out)
     try:
-        owner = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(owner).encode(), 0)
+        os.write(handle, Holder.this_process().to_bytes())
         yield
     finally:
         with suppress(OSError):
@@ -40,20 +95,14 @@ def _opened_and_taken(path: Path, out: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         if not take(handle):
-            owner = _owner(handle)
+            holder = Holder.from_bytes(os.read(handle, 1000)) or "another process"
             os.close(handle)
-            raise ArtifactError(f"{out} is being written by {owner}. Wait until it has ended, or choose another `out`.")
+            raise ArtifactError(
+                f"{out} is being written by {holder}. Wait until it has ended, or choose another `out`."
+            )
         if is_at(path, handle):
             return handle
         os.close(handle)  # its owner removed it meanwhile
-
-
-def _owner(handle: int) -> str:
-    try:
-        owner = json.loads(os.pread(handle, 1000, 0))
-        return brief(f"process {owner['pid']} on {owner['host']}, which began at {owner['since']}", str)
-    except (ValueError, KeyError, TypeError):
-        return "another process"
 
 
 def take(handle: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,6 @@ class Kernels:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._library = ctypes.CDLL(str(path))
 
     @classmethod
@@ -64,8 +63,8 @@ class Kernels:
         """The kernels of this machine; compiles them at the first use. NoCompilerError if that fails."""
         return cls(library())
 
-    def __reduce__(self) -> tuple[type[Kernels], tuple[Path]]:
-        return Kernels, (self._path,)  # another process opens the library again
+    def __reduce__(self) -> tuple[Callable[[], Kernels], tuple[()]]:
+        return Kernels.compiled, ()  # another process opens the library of its own machine
 
     def convolve(
         self, images: Tensor, weights: Tensor, bias: Tensor | None, ends: Sequence[int], half: bool = False
