@@ -137,7 +137,8 @@ class _Schedule:
     def _tell(self, held: dict[int, Holder]) -> None:
         """Show what workers do, and for which other commands this one waits."""
         given = [self._name(number) for number in self.jobs.keys] if self.remote else []
-        texts = [f"{len(given)} cells given to workers ({'; '.join(given[:SHOWN])})"] if given else []
+        more = f" and {len(given) - SHOWN} more" if len(given) > SHOWN else ""
+        texts = [f"at workers: {'; '.join(given[:SHOWN])}{more}"] if given else []
         texts += [f"waiting for {self._name(number)}: {held[number]} computes it" for number in list(held)[:SHOWN]]
         if given or (held and not self.jobs):
             self.progress.add(0.0, ", ".join(texts))

@@ -17,6 +17,8 @@ import io
 import os
 import pickle
 import shutil
+import signal
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ from typing import Any, Generic, TypeVar
 
 from mipset.errors import ArtifactError, LostWorkerError, MipsetError, SettingError, brief, did_you_mean, missing
 from mipset.io.files import write_whole
+from mipset.io.processes import end_with_starter
 
 TRIES = 3  # of work whose worker is lost
 CONNECT_SECONDS = 10
@@ -154,6 +157,12 @@ def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[
         return None, error
 
 
+def _outcome_here(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """The same in a job of this machine, which ends with the process that controls it."""
+    end_with_starter()
+    return _outcome(function, arguments)
+
+
 def _settle(future: Future[Any], outcome: tuple[Any, Exception | None]) -> None:
     value, error = outcome
     if error is None:
@@ -239,12 +248,15 @@ class SubmititExecutor(Executor):
         return future
 
     def _serve(self) -> None:
+        if self._is_local and sys.platform != "win32":  # Ctrl-C is for this process alone; jobs inherit this
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while not self._closed.wait(POLL_SECONDS if self._is_local else SLURM_POLL_SECONDS):
             while self._waiting and len(self._running) < self._most and not self._closed.is_set():
                 future, function, arguments = self._waiting.popleft()
+                run = _outcome_here if self._is_local else _outcome
                 if future.set_running_or_notify_cancel():
                     try:
-                        self._running[future] = self._jobs.submit(_outcome, function, arguments)
+                        self._running[future] = self._jobs.submit(run, function, arguments)
                     except Exception as error:  # such as a partition that does not exist
                         future.set_exception(MipsetError(f"A job was not accepted: {_last_line(error)}."))
             for future, job in list(self._running.items()):
@@ -272,8 +284,11 @@ class SubmititExecutor(Executor):
         self._closed.set()
         self._thread.join()
         for job in self._running.values():
-            with suppress(Exception):
-                job.cancel(check=False)
+            with suppress(Exception):  # it may have ended
+                if self._is_local:
+                    os.kill(int(job.job_id), signal.SIGTERM)  # of the process that controls the job
+                else:
+                    job.cancel(check=False)
         if not self._running and not self._failures:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from threading import Thread
+
+LOOK_SECONDS = 0.5
 
 
 def end_with_parent() -> None:
@@ -16,6 +19,17 @@ def end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="end with parent").start()
+
+
+def end_with_starter() -> None:
+    """The same for a process that was started in another way: it looks now and then who its parent is."""
+    Thread(target=_exit_without, args=(os.getppid(),), daemon=True, name="end with starter").start()
+
+
+def _exit_without(starter: int) -> None:
+    while os.getppid() == starter:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
 
 
 def _exit_after(sentinel: int) -> None:
