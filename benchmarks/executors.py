@@ -1,7 +1,7 @@
 """Cells per hour of a comparison on the workers of a dask scheduler on this machine, with 1 and 2 workers.
 
-A cell is a method with a seed: a condensation of fashion-mini and the evaluation of four sizes, with one thread. Workers
-have imported everything and have computed a cell before the time begins.
+A cell is a method with a seed: a condensation of fashion-mini and the evaluation of two sizes, with one thread.
+Workers have imported everything and have computed a cell before the time begins.
 
 Run:   python benchmarks/executors.py
 Takes: some minutes, of which a free core computes one for each number of workers.
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,13 +36,14 @@ from mipset.settings.protocol import PROTOCOLS
 WORKERS = (1, 2)
 METHODS, SEEDS = "baseline-c,mdc,every-prefix", range(2)
 GRADIENT = {"objective": "gradient", "learner": "trained", "pixel_optimiser": "sgd"}
-CHANGES = {**GRADIENT, "ipc": 4, "outer": 3, "inner": 5, "train_images": 256}
+CHANGES = {**GRADIENT, "ipc": 4, "outer": 2, "inner": 4, "train_images": 128, "width": 32}
 
 
 def comparison(folder: Path, methods: str, seeds: range) -> Comparison:
     """The cells that are computed."""
-    plan = EvaluationPlan([1, 2, 3, 4], PROTOCOLS["quick"], networks=1)
-    changes = CHANGES if methods != "random" else {"ipc": 4}
+    brief = replace(PROTOCOLS["quick"], epochs=2, least_steps=20)
+    plan = EvaluationPlan([1, 4], brief, networks=1)
+    changes = CHANGES if methods != "random" else {"ipc": 4, "width": 32}
     grid = Grid("demo", load("fashion-mini"), parse_methods(methods), seeds, plan, changes)
     return Comparison(grid, Store(folder))
 
@@ -76,7 +78,7 @@ def measured(workers: int, folder: Path) -> tuple[float, float, float]:
     """Seconds of all cells, processor seconds of the workers for them, and those of this process."""
     machine = Machine(threads=1)
     with cluster(workers, folder) as executor:
-        run_missing(comparison(folder / "warm", "random", range(4 * workers)), machine, executor=executor)
+        run_missing(comparison(folder / "warm", "random", range(2 * workers)), machine, executor=executor)
         before = _all_processor_seconds(executor, workers)
         start, own = time.monotonic(), time.process_time()
         run_missing(comparison(folder / "cells", METHODS, SEEDS), machine, executor=executor)

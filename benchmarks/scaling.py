@@ -1,28 +1,34 @@
-"""What the paper's settings cost: write the table in docs/scaling.md, between its two marks.
+"""What the paper's settings cost: write the two tables in docs/scaling.md, between their marks.
+
+The first has a row for each setting, and several GPUs for one condensation. The second has a row for each table of the
+paper, and a worker for each cell.
 
 The FLOPs are counted (mipset.condensing.costs). The times are computed from them with the assumptions below. Nothing
 here is measured.
 
 Run:   python benchmarks/scaling.py
 Takes: some seconds.
-Printed: docs/scaling.md has the table. The script also prints the parts of each time.
+Printed: docs/scaling.md has the tables. The script also prints the parts of each time.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from mipset.condensing.costs import Cost, cost
 from mipset.display.tables import in_columns
-from mipset.settings.paper_recipes import PAPER_CIFAR10
+from mipset.settings.paper_recipes import PAPER_CIFAR10, paper_recipe
 from mipset.settings.recipe import Recipe
 from mipset.units import flop_count
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "scaling.md"
 BEGIN, END = "<!-- benchmarks/scaling.py writes from here -->", "<!-- to here -->"
+CELLS_BEGIN, CELLS_END = "<!-- benchmarks/scaling.py writes cells from here -->", "<!-- cells to here -->"
 
 # Assumed, not measured.
 PEAK = 19.5e12  # FLOP/s of an A100 in float32, by its data sheet
@@ -31,6 +37,11 @@ THROUGHPUT = UTILISATION * PEAK
 BANDWIDTH = {8: 200e9, 64: 20e9}  # bytes/s in and out of each GPU: within one machine, and between eight of them
 LATENCY = {8: 50e-6, 64: 100e-6}  # seconds of every all-reduce
 GPUS = (1, 8, 64)
+WORKERS = (1, 2, 10, 100)  # with one GPU each
+RUNS = 3  # seeds of every method
+PAPER_DATA = {"svhn": (10, 73_257), "cifar10": (10, 50_000), "cifar100": (100, 50_000)}  # classes, training images
+PAPER_SIZES = {10: [*range(1, 11)], 50: [*range(1, 11), 20, 30, 40, 50]}
+PAPER_METHODS = {10: ("baseline-a", "baseline-b", "baseline-c", "mdc"), 50: ("baseline-a", "baseline-c", "mdc")}
 HOUR, DAY, YEAR = 3600, 24 * 3600, 365 * 24 * 3600
 
 
@@ -126,19 +137,70 @@ def table(costs: Sequence[tuple[PaperSetting, Cost]]) -> str:
                 f"{run.gradient_bytes / 1e6:.1f} MB",
             ]
         )
+    return markdown_table(rows)
+
+
+def cell_flops(dataset: str, ipc: int, method: str) -> float:
+    """FLOPs of all condensations of a cell."""
+    classes, images = PAPER_DATA[dataset]
+    recipe = paper_recipe(dataset, ipc, policy="mdc" if method == "mdc" else "baseline-c")
+    sizes = {"baseline-a": PAPER_SIZES[ipc], "baseline-b": [1] * ipc}.get(method, [ipc])
+    one, two = (_run_flops(recipe.replace(ipc=size), classes, images) for size in (1, 2))
+    return sum(one + (size - 1) * (two - one) for size in sizes)  # every further image costs the same
+
+
+@cache
+def _run_flops(recipe: Recipe, classes: int, images: int) -> float:
+    return cost(recipe, (3, 32, 32), classes, images).run_flops
+
+
+def makespan(cells: Sequence[float], workers: int) -> float:
+    """The seconds of cells of so many FLOPs: the longest first, each to the worker that is free first."""
+    free = [0.0] * workers
+    for flops in sorted(cells, reverse=True):
+        heapq.heapreplace(free, free[0] + flops / THROUGHPUT)
+    return max(free)
+
+
+def cell_table() -> str:
+    """A Markdown table with one row for each table of the paper."""
+    rows = [["table", "cells", "work", "longest cell", *(f"{n} worker" + "s" * (n > 1) for n in WORKERS)]]
+    every: list[float] = []
+    for ipc, methods in PAPER_METHODS.items():
+        cells = [cell_flops(data, ipc, method) for data in PAPER_DATA for method in methods for _ in range(RUNS)]
+        rows.append(_cell_row(f"SVHN, CIFAR-10 and CIFAR-100 at {ipc}", cells))
+        every += cells
+    rows.append(_cell_row("both", every))
+    return markdown_table(rows)
+
+
+def _cell_row(title: str, cells: Sequence[float]) -> list[str]:
+    one = makespan(cells, 1)
+    times = [f"{duration(makespan(cells, n))} ({one / makespan(cells, n):.1f}x)" for n in WORKERS[1:]]
+    longest = duration(max(cells) / THROUGHPUT)
+    return [title, str(len(cells)), flop_count(sum(cells)), longest, duration(one), *times]
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as Markdown; the first has the titles."""
     head, *body = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
 
 
 def updated(document: str, costs: Sequence[tuple[PaperSetting, Cost]]) -> str:
-    """The document with a table of the present costs."""
-    before, _, rest = document.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(costs)}\n{END}{after}"
+    """The document with tables of the present costs."""
+    document = _replaced(document, BEGIN, table(costs), END)
+    return _replaced(document, CELLS_BEGIN, cell_table(), CELLS_END)
+
+
+def _replaced(document: str, begin: str, written: str, end: str) -> str:
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{written}\n{end}{after}"
 
 
 def main() -> None:
-    """Rewrite the table, and print the parts of each time."""
+    """Rewrite the tables, and print the parts of each time."""
     costs = counted()
     DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), costs), encoding="utf-8")
     rows = [["", "", "GPUs", "matching", "training", "of which all-reduce"]]
