@@ -23,6 +23,7 @@ What is here:
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
     logged, LogFile             what is known after each outer iteration, for a callback, and as a file
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
+    gallery                     the condensed sets that are ready to use; read("gallery:NAME") opens one
     Evaluation, Score           train networks on every size and test them
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
     Progress                    a progress bar, for a terminal or a notebook
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from mipset.evaluation.evaluate import Evaluation, Score
     from mipset.file.artifact import Artifact, read
     from mipset.file.description import Accuracy
+    from mipset.file.gallery import gallery
     from mipset.settings.catalogue import recipe
     from mipset.settings.protocol import protocol
     from mipset.settings.recipe import Recipe
@@ -81,6 +83,7 @@ _HOME = {
     "from_arrays": "data",
     "from_hf": "data",
     "from_torch": "data",
+    "gallery": "file.gallery",
     "load": "data",
     "logged": "condensing.run_logging",
     "pack": "condensing.packing",
@@ -114,6 +117,7 @@ __all__ = [
     "from_arrays",
     "from_hf",
     "from_torch",
+    "gallery",
     "load",
     "logged",
     "pack",

@@ -30,6 +30,7 @@ from mipset.file.description import (
     points_up_to,
     shared_fields,
 )
+from mipset.file.gallery import ListedSet, find, is_listed
 from mipset.file.grids import image_grid
 from mipset.file.header import check_length, header_bytes, not_whole, read_header
 from mipset.file.pixels import Pixels
@@ -133,7 +134,12 @@ def write(path: Path | str, description: Description, ranks: Iterable[Pixels]) -
 
 
 def read(path: Path | str) -> Artifact:
-    """Read and verify a file. Anything else than a complete and unaltered condensed set raises an ArtifactError."""
+    """Read and verify a file, or gallery:NAME, a set of the gallery.
+
+    Anything else than a complete and unaltered condensed set raises an ArtifactError.
+    """
+    if is_listed(path):
+        return _read_listed(find(path))
     name = str(path)
     with opened(Path(path)) as stream:
         length = os.fstat(stream.fileno()).st_size
@@ -152,6 +158,19 @@ def read(path: Path | str) -> Artifact:
                 f"{name} needs {prod(description.shape):,} bytes of memory, which is more than this machine has free. "
                 "Read a prefix of it with mipset.device.open()."
             ) from error
+    return _verified(description, pixels, name)
+
+
+def _read_listed(listed: ListedSet) -> Artifact:
+    """A set of the gallery. Its whole file is verified against the index."""
+    content, name = listed.content(), listed.name
+    description, start = read_header(lambda start, stop: content[start:stop], name)
+    listed.entry.check_header(hashlib.sha256(content[:start]).hexdigest(), description, start, name)
+    return _verified(description, np.frombuffer(bytearray(content[start:]), np.uint8), name)
+
+
+def _verified(description: Description, pixels: Pixels, name: str) -> Artifact:
+    """The set of these pixels, if they are those of the description."""
     if len(pixels) != prod(description.shape):  # another program made the file shorter meanwhile
         raise not_whole(name, "its pixels end early")
     images = pixels.reshape(description.shape)
