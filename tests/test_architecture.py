@@ -34,7 +34,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
     "condensing": {
         *("__init__", "data", "errors", "file", "io", "nn", "reporting", "settings", "units", "numpy", "torch"),
     },
-    "exchange": {"__init__", "display", "errors", "file", "io", "settings", "numpy"},
+    "exchange": {"__init__", "display", "errors", "file", "io", "settings", "units", "numpy"},
     "evaluation": {
         *("condensing", "data", "errors", "file", "io", "markup", "nn", "reporting", "settings", "numpy", "torch"),
     },

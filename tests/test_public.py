@@ -34,6 +34,7 @@ NAMES = {
     "from_arrays",
     "from_hf",
     "from_torch",
+    "gallery",
     "load",
     "logged",
     "pack",

@@ -14,7 +14,10 @@ Fault = Callable[["Handler"], bool]
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one file under every path, except for those of `others`. Each request uses up one of the faults; then `always` counts."""
+    """Serves one file under every path that `others` does not have.
+
+    Each request for it uses up one of the faults; then `always` counts.
+    """
 
     daemon_threads = True
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mipset.errors import printable
+from mipset.errors import brief, printable
 from mipset.file.artifact import Artifact
 from mipset.file.audit_file import AuditFile, suspicious
 from mipset.file.description import Accuracy
@@ -65,7 +65,7 @@ def card(publication: Publication, parquet: Mapping[str, Sequence[str]], picture
         f"{ranks} synthetic images for each of {classes} classes of {_text(publication.dataset)}, "
         f"{' x '.join(map(str, shape))} pixels, condensed with mipset. The first n images of each class are "
         f"a training set of their own, for every n from 1 to {ranks}.{tiles}",
-        f"Classes: {', '.join(map(_text, artifact.class_names))}.",
+        f"Classes: {', '.join(map(_name, artifact.class_names))}.",
         "## How good it is",
         *([f"![Accuracy by images per class]({picture})"] if picture else []),
         *_accuracies(artifact),
@@ -191,10 +191,10 @@ def _nearest(publication: Publication) -> Iterable[str]:
     )
     rows = [
         [
-            _text(names[each.label]),
+            _name(names[each.label]),
             f"{each.rank}, tile {each.tile}",
             f"{each.distance:.1f}",
-            f"{each.row} ({_text(audit.real_class_names[each.real_label])})",
+            f"{each.row} ({_name(audit.real_class_names[each.real_label])})",
         ]
         for each in audit.neighbours[:NEAREST]
     ]
@@ -208,6 +208,11 @@ def _list(lines: Mapping[str, str]) -> str:
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _name(name: str) -> str:
+    """The name of a class, which may be very long."""
+    return _text(brief(name, str))
 
 
 def _code(text: str) -> str:

@@ -47,7 +47,7 @@ def check_target(name: str, to: Path, force: bool) -> None:
     try:
         check_name(name)
     except ArtifactError as error:
-        raise ArtifactError(f"{error}. Choose another.") from error
+        raise ArtifactError(f"{error}. Choose another `name`.") from error
     refuse_to_replace(to, force, is_publication, "a published set", "to")
 
 

@@ -50,18 +50,18 @@ class Entry:
         for f in fields(self):
             value, kind = getattr(self, f.name), TYPES.get(str(f.type))
             if kind is not None and type(value) is not kind:
-                raise ArtifactError(f"`{f.name}` is {brief(value)}, which is not of type {f.type}")
+                raise ArtifactError(f"{f.name!r} is {brief(value)}, which is not of type {f.type}")
             if kind is str and not 0 < len(value) <= MOST_TEXT:
-                raise ArtifactError(f"`{f.name}` has {len(value):,} letters: 1 to {MOST_TEXT:,} are allowed")
+                raise ArtifactError(f"{f.name!r} has {len(value):,} letters: 1 to {MOST_TEXT:,} are allowed")
         check_name(self.name)
         for name in ("file", "card"):
             _check_place(name, getattr(self, name))
         for name in ("sha256", "header_sha256"):
             if not DIGEST.fullmatch(getattr(self, name)):
-                raise ArtifactError(f"`{name}` is {brief(getattr(self, name))}, which is not a SHA-256 digest")
+                raise ArtifactError(f"{name!r} is {brief(getattr(self, name))}, which is not a SHA-256 digest")
         for name, most in (("bytes", MOST_BYTES), ("ipc", MOST_IMAGES)):
             if not 1 <= getattr(self, name) <= most:
-                raise ArtifactError(f"`{name}` is {brief(getattr(self, name))}: it must be from 1 to {most:,}")
+                raise ArtifactError(f"{name!r} is {brief(getattr(self, name))}: it must be from 1 to {most:,}")
         for point in self.accuracy:
             check_point(point, self.ipc)
 
@@ -88,7 +88,7 @@ def check_name(name: str) -> None:
     """Refuse a name that cannot be typed as gallery:NAME."""
     if len(name) > MOST_NAME or not NAME.fullmatch(name):
         raise ArtifactError(
-            f"`name` is {brief(name)}: it must be small letters, digits and single hyphens, at most {MOST_NAME}"
+            f"{brief(name)} is no name of a set: it must be at most {MOST_NAME} small letters, digits and hyphens"
         )
 
 
@@ -96,8 +96,8 @@ def _check_place(name: str, place: str) -> None:
     """Refuse what is neither an http(s) address nor a path that stays below the folder of the index."""
     if not ADDRESS.match(place) and not all(PART.fullmatch(part) for part in place.split("/")):
         raise ArtifactError(
-            f"`{name}` is {brief(place)}: it must be an address that begins with http or https, or a path below the "
-            "folder of the index, of letters, digits, `.`, `_`, `-` and `/`"
+            f"{name!r} is {brief(place)}: it must be an address that begins with http or https, or a path below the "
+            "folder of the index, of letters, digits, '.', '_', '-' and '/'"
         )
 
 
@@ -132,10 +132,10 @@ def _entry(given: object) -> Entry:
     values: dict[str, Any] = {}
     for f in fields(Entry):
         if f.name not in given:
-            raise ArtifactError(f"`{f.name}` is missing")
+            raise ArtifactError(f"{f.name!r} is missing")
         values[f.name] = given[f.name]
     if not isinstance(values["accuracy"], list):
-        raise ArtifactError(f"`accuracy` is {brief(values['accuracy'])}, which is not a list")
+        raise ArtifactError(f"'accuracy' is {brief(values['accuracy'])}, which is not a list")
     return Entry(**{**values, "accuracy": tuple(_point(point) for point in values["accuracy"])})
 
 
@@ -145,7 +145,7 @@ def _point(given: object) -> Accuracy:
             raise TypeError("it is not an object")
         return parse_point(given)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ArtifactError(f"a point of `accuracy` is not valid: {brief(error)}") from error
+        raise ArtifactError(f"a point of 'accuracy' is not valid: {brief(error)}") from error
 
 
 def index_bytes(entries: Iterable[Entry]) -> bytes:
