@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
 import mipset
@@ -32,8 +31,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def front_matter(text: str) -> dict[str, Any]:
-    """The fields at the top of a card."""
-    fields: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    """The fields at the top of a card, as Hugging Face reads them."""
+    hub = pytest.importorskip("huggingface_hub", reason="Hugging Face's library is not installed")
+    fields: dict[str, Any] = hub.DatasetCard(text).data.to_dict()
     return fields
 
 

@@ -124,7 +124,8 @@ def _longest_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
     curves: dict[tuple[str, str, int, str], list[Accuracy]] = {}
     for point in points:
         curves.setdefault((point.protocol, point.network, point.seed, point.data), []).append(point)
-    return sorted(max(curves.values(), key=len, default=[]), key=lambda point: point.size)
+    longest: list[Accuracy] = max(curves.values(), key=lambda curve: len(curve), default=[])
+    return sorted(longest, key=lambda point: point.size)
 
 
 def _parts(parts: object) -> str:
