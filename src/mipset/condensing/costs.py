@@ -37,7 +37,7 @@ from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.training import Images, at_once
 from mipset.settings.architecture import Architecture
 from mipset.settings.choices import FROM_NOISE
-from mipset.settings.recipe import Recipe
+from mipset.settings.recipe import NAMED_WEIGHTS, Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
 META = torch.device("meta")
@@ -362,7 +362,7 @@ def _cut(r: Recipe, whole: Cost) -> Recipe:
 
 def _with_ipc(r: Recipe, ipc: int) -> Recipe:
     """The same recipe for another number of images per class."""
-    keeps_weights = ipc == r.ipc or r.prefix_weights == "size"
+    keeps_weights = ipc == r.ipc or r.prefix_weights in NAMED_WEIGHTS
     return r.replace(ipc=ipc, prefix_weights=r.prefix_weights if keeps_weights else "one")
 
 
