@@ -10,7 +10,7 @@ import pytest
 import web
 from commands import WITHOUT_TORCH, Here, done, run
 from gallery_sets import change_index, make_gallery
-from mipset import device
+from mipset import device, read
 from mipset.errors import ArtifactError
 from mipset.file.gallery_index import INDEX
 from noise_sets import RANK_BYTES, check_prefix, header_length, noise_set
@@ -46,6 +46,16 @@ def test_command_fetches_a_prefix_without_torch(served: web.Server, tmp_path: Pa
     assert served.sent == header_length(served.content) + 2 * RANK_BYTES + len(served.others["/index.json"])
     listed = done(run("gallery", code=WITHOUT_TORCH, cwd=tmp_path))
     assert listed.splitlines()[1].split()[:4] == ["noise", "noise", "6", "5.7"]
+
+
+def test_file_of_the_gallery_has_its_name_unless_another_is_given(
+    served: web.Server, tmp_path: Path, here: Here, refusal: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert here("fetch", "gallery:noise", "--ipc", 2).startswith("noise.safetensors: 2 of 6 images per class")
+    assert read("noise.safetensors").ipc == 2
+    assert "noise.safetensors exists already" in refusal("fetch", "gallery:noise")
+    assert "--out is missing: the file to write." in refusal("fetch", served.url)
 
 
 def test_header_of_another_file_is_refused(served: web.Server) -> None:

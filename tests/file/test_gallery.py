@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mipset
 import web
@@ -17,8 +20,10 @@ from gallery_sets import Change, change_index, make_gallery
 from mipset.errors import ArtifactError, MipsetError, SettingError
 from mipset.file import gallery as module
 from mipset.file.gallery import find
-from mipset.file.gallery_index import INDEX, MOST_INDEX, MOST_TEXT, index_bytes, parse_index
-from noise_sets import noise_set
+from mipset.file.gallery_index import INDEX, MOST_INDEX, MOST_TEXT, Entry, index_bytes, parse_index
+from noise_sets import noise_set, quick
+
+ENTRY = Entry("x", "a/b.safetensors", "0" * 64, "0" * 64, 5, "d\ud800", 6, "r", "mit", "©", "c", noise_set().accuracy)
 
 
 @pytest.fixture
@@ -55,6 +60,9 @@ class TestWhere:
                 assert read.images.flags.writeable
                 assert [entry.name for entry in mipset.gallery()] == ["noise"]
             assert find("gallery:noise").file == server.url.replace("set.", "sets/noise.")
+            server.others["/sets/index.json"] = (folder / INDEX).read_bytes()
+            monkeypatch.setenv("MIPSET_GALLERY", server.url.replace("set.safetensors", "sets/"))
+            assert mipset.gallery()[0].ipc == 6
 
     def test_an_index_here_may_point_to_a_file_elsewhere(self, folder: Path) -> None:
         with web.serving((folder / "noise.safetensors").read_bytes()) as server:
@@ -191,6 +199,17 @@ class TestHostileIndex:
         (folder / "README.md").write_bytes(b"x" * ((1 << 20) + 1))
         with pytest.raises(ArtifactError, match="too long for a card"):
             find("gallery:noise").card()
+
+
+@quick
+@given(place=st.integers(0, 10**6), letters=st.binary(min_size=1, max_size=3), cut=st.booleans())
+def test_damaged_index_gives_entries_or_an_error(place: int, letters: bytes, cut: bool) -> None:
+    content = index_bytes([ENTRY])
+    start = place % len(content)
+    damaged = content[:start] + letters + (b"" if cut else content[start + len(letters) :])
+    with suppress(ArtifactError):
+        entries = parse_index(damaged, "x")
+        assert not any({"", ".", ".."} & {*entry.file.split("/")} for entry in entries)
 
 
 def test_index_is_written_as_it_is_read(folder: Path) -> None:

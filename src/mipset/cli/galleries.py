@@ -138,11 +138,10 @@ def _time(arguments: argparse.Namespace, shown: ShownSet) -> str:
             raise SettingError(f"`time` is {arguments.time!r}. Write a time such as 90s, 24min or 2h.") from None
         return f"{arguments.time} of processor time"
     cost = cost_of(shown)
-    return (
-        ""
-        if cost is None
-        else f"{duration(cost.seconds)}, of which {duration(cost.preparing_seconds or 0)} for experts"
-    )
+    if cost is None:
+        return ""
+    experts = f", of which {duration(cost.preparing_seconds)} for experts" if cost.preparing_seconds else ""
+    return duration(cost.seconds) + experts
 
 
 def _audit(arguments: argparse.Namespace, shown: ShownSet) -> AuditFile | None:

@@ -102,7 +102,7 @@ def where() -> Path | str:
     given = os.environ.get(VARIABLE)
     if given:
         if ADDRESS.match(given):
-            return given
+            return urljoin(given, INDEX) if given.endswith("/") else given
         path = Path(given).expanduser()
         return path / INDEX if path.is_dir() else path
     tree = source_tree()

@@ -154,7 +154,7 @@ def index_bytes(entries: Iterable[Entry]) -> bytes:
         {**asdict(entry), "accuracy": [point_fields(point) for point in entry.accuracy]}
         for entry in sorted(entries, key=lambda entry: entry.name)
     ]
-    content = (json.dumps({KEY: VERSION, "sets": sets}, indent=1, ensure_ascii=False) + "\n").encode()
+    content = (json.dumps({KEY: VERSION, "sets": sets}, indent=1) + "\n").encode()
     if len(content) > MOST_INDEX:
         raise ArtifactError(
             f"The index has {len(content):,} bytes: it may have at most {MOST_INDEX:,}. List fewer sets."
