@@ -40,7 +40,9 @@ NAMES = {
     "protocol",
     "read",
     "assemble",
+    "augmentation",
     "condense",
+    "cutmix",
     "recipe",
 }
 
