@@ -71,7 +71,7 @@ def test_pure_wheel_has_the_metadata_and_no_library(tmp_path: Path) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Requires-Python"] == ">=3.11"
     assert [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line] == ["numpy>=1.26"]
-    assert metadata.get_payload().startswith("# mipset")
+    assert str(metadata.get_payload()).startswith("# mipset")
     assert {"mipset/py.typed", "mipset/nn/native/kernels.cpp", "mipset/data/assets/fashion-mini.npz"} <= set(names)
     assert not [name for name in names if name.endswith(".so") or name.startswith(("tests", "gallery"))]
 
