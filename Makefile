@@ -10,7 +10,7 @@ POLICIES := baseline-c mdc every-prefix
 DURATION ?= 1h
 SEED ?= 0
 
-.PHONY: demo test test-slow soak bench docs lint format clean
+.PHONY: demo test test-slow soak bench docs release-check lint format clean
 
 .venv/ready: EXTRA := dev
 .venv-docs/ready: EXTRA := docs
@@ -48,6 +48,15 @@ docs: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "the site is in out/site: open out/site/index.html"
 
+# What is published, built into dist/ and tried in empty environments (docs/releasing.md).
+release-check: .venv-release/ready
+	.venv-release/bin/python scripts/release_check.py
+
+.venv-release/ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check build twine
+	@touch $@
+
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,4 +67,4 @@ format: .venv/ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-docs out build dist
+	rm -rf .venv .venv-docs .venv-release out build dist

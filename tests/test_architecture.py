@@ -50,7 +50,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
     "condensing": {"faiss"},
-    "device": {"torch"},
+    "file": {"datasets", "torch"},
     "data": {"PIL", "datasets", "pillow_heif"},
     "display": {"PIL", "jinja2", "matplotlib", "tensorboardX", "tqdm"},
     "exchange": {"PIL", "pyarrow", "torch"},

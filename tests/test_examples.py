@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def in_bytes(text: str) -> float:
 
 
 def test_every_example_is_tested_here() -> None:
-    assert NAMES == ["federated", "fleet", "halving", "replay"]
+    assert NAMES == ["c_training", "federated", "fleet", "halving", "replay", "torch_training"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,6 +127,23 @@ def test_federated_clients_read_the_largest_size_that_fits(tmp_path: Path) -> No
     assert in_bytes(own[2]) == pytest.approx(sum(sizes) * rank, rel=0.01)
     assert in_bytes(smallest[2]) == pytest.approx(3 * rank, rel=0.01)
     percentages([*own[3:], *smallest[3:]])
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc)")
+def test_c_training_prints_the_accuracy_of_each_size(tmp_path: Path) -> None:
+    memory, *lines = printed_lines("c_training", "--toy", cwd=tmp_path)
+    assert memory.endswith(f"flash for images: {3 * 10 * 784} bytes")
+    sizes, accuracies = zip(*(line.removesuffix(" %").split(": ") for line in lines), strict=True)
+    assert sizes == ("n = 1", "n = 3")
+    percentages(list(accuracies))
+
+
+def test_torch_training_has_a_row_for_each_way_to_train(tmp_path: Path) -> None:
+    titles, *rows = map(cells, printed_lines("torch_training", "--toy", cwd=tmp_path))
+    assert titles == ["test accuracy in %", "n = 1", "n = 2", "n = 3"]
+    assert [row[0] for row in rows] == ["images as they are", "augmentation", "augmentation and CutMix"]
+    for _, *accuracies in rows:
+        assert len(percentages(accuracies)) == 3
 
 
 def test_halving_compares_sizes_with_real_images(tmp_path: Path) -> None:
