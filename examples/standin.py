@@ -14,12 +14,14 @@ NAME = "torchvision"
 
 
 class AnyAttribute(type):
-    """Each attribute of a stand-in class is that class, such as a member of an enumeration."""
+    """A stand-in class has every attribute, such as the members of an enumeration, each another one."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return cls
+        value = AnyAttribute(name, (Placeholder,), {"__module__": cls.__module__})
+        setattr(cls, name, value)
+        return value
 
 
 class Placeholder(metaclass=AnyAttribute):
