@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
@@ -66,7 +67,7 @@ class _Pairs(TorchDataset[tuple[Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         pixels, _ = self.images.batch(slice(index, index + 1))
-        return _three_channels(pixels)[0], self.targets[index]
+        return _as_expected(pixels)[0], self.targets[index]
 
 
 def label_robust_score(
@@ -88,7 +89,8 @@ def label_robust_score(
     if num_epochs < 10:
         raise SettingError(f"`num_epochs` is {num_epochs}: DD-Ranking tests after every 10 epochs. Choose at least 10.")
     images = decoded(condensed.prefix(size), CPU)
-    pixels, labels = images.batch(slice(None))
+    normalised, labels = images.batch(slice(None))
+    pixels = _as_expected(normalised)
     usual = {"data_aug_func": "cutmix", "aug_params": CUTMIX, "step_size": max(1, num_epochs // 2), "num_workers": 0}
     ordered = data.with_class_order(condensed.class_names)
     with TemporaryDirectory() as folder, _given(ordered, condensed, f"{NAME}-{model_name}", full_accuracy) as results:
@@ -98,14 +100,14 @@ def label_robust_score(
             model_name=model_name,
             num_epochs=num_epochs,
             num_eval=num_eval,
-            im_size=images.resolution,
+            im_size=tuple(pixels.shape[2:]),
             device="cpu",
             eval_full_data=full_accuracy is None,
             save_path=str(Path(folder) / "scores.csv"),
             random_data_path=folder,
             **{**usual, **settings},
         )
-        evaluator.compute_metrics(image_tensor=_three_channels(pixels), hard_labels=labels)
+        evaluator.compute_metrics(image_tensor=pixels, hard_labels=labels)
     return LabelRobustScore(tuple(results["hard_label_recovery"]), tuple(results["improvement_over_random"]))
 
 
@@ -122,7 +124,8 @@ def _given(
 
     def get_dataset(*_: object) -> tuple[Any, ...]:
         classes, test = {number: number for number in range(data.classes)}, pairs(data.test)
-        size, train = data.shape[1:], pairs(data.train)
+        train = pairs(data.train)
+        size = tuple(train[0][0].shape[1:])
         return 3, size, condensed.mean, condensed.std, data.classes, train, test, test, classes, classes
 
     def save_results(values: Mapping[str, Sequence[float]], _: str) -> None:
@@ -136,6 +139,7 @@ def _given(
         yield results
 
 
-def _three_channels(pixels: Tensor) -> Tensor:
-    """Images [n, 3, h, w]: the networks of ddranking have no grey ones."""
-    return pixels.expand(-1, 3, -1, -1) if pixels.shape[1] == 1 else pixels
+def _as_expected(pixels: Tensor) -> Tensor:
+    """Images as the networks of ddranking expect them: three channels, and 32 pixels along a side in place of 28."""
+    colour = pixels.expand(-1, 3, -1, -1) if pixels.shape[1] == 1 else pixels
+    return F.pad(colour, (2, 2, 2, 2), mode="replicate") if colour.shape[2:] == (28, 28) else colour
