@@ -10,6 +10,12 @@ experience have lost since they were learned, as the mean over all experiences b
 
 Run:   python examples/avalanche_replay.py (needs `pip install ".[condense,avalanche]"`)
 Takes: some minutes on 2 cores, on CIFAR-10 if `mipset data fetch cifar10` has fetched it. `--toy` takes some seconds.
+Printed (CIFAR-10; one condensation of each experience and one network for each row, so small differences mean little):
+
+                               accuracy in %  forgetting  images in the buffer   bytes
+    PrefixBuffer, condensed             32.1        59.4                   200  153600
+    PrefixBuffer, real shrunk           30.6        59.0                   200  153600
+    ClassBalancedBuffer                 21.4        73.4                    50  153600
 """
 
 from __future__ import annotations

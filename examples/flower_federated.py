@@ -17,8 +17,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads both when it is imported
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # these are read at import
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # else clients have a low priority, and wait on a busy machine
 from common import CPU, Setting, argument_parser, at_least, framework_setting, repeated, setting_of
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp

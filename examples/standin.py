@@ -1,5 +1,7 @@
-"""A stand-in for torchvision, where it is not installed: Avalanche and DD-Ranking import names from it that the examples
-do not use. With torchvision installed, this does nothing."""
+"""A stand-in for torchvision, where it is not installed.
+
+Avalanche and DD-Ranking import names from it that the examples do not use. With torchvision installed, it does nothing.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,9 +40,8 @@ def real(shape: tuple[int, int, int] = (3, 32, 32)) -> Dataset:
 
 
 def score(shape: tuple[int, int, int], size: int = 2) -> LabelRobustScore:
-    return label_robust_score(
-        noise(CLASSES, shape=shape), real(shape), size, full_accuracy=90.0, model_name="ConvNet-1", num_epochs=10, num_eval=1
-    )
+    short: dict[str, Any] = {"model_name": "ConvNet-1", "num_epochs": 10, "num_eval": 1}
+    return label_robust_score(noise(CLASSES, shape=shape), real(shape), size, full_accuracy=90.0, **short)
 
 
 def test_ddranking_trains_on_the_decoded_prefix_and_on_as_many_bytes_of_random_images(
@@ -51,9 +51,9 @@ def test_ddranking_trains_on_the_decoded_prefix_and_on_as_many_bytes_of_random_i
     trained: list[tuple[torch.Tensor, torch.Tensor]] = []
     train = LabelRobustScoreHard._compute_hard_label_metrics
 
-    def recording(self: LabelRobustScoreHard, model: object, image_tensor: torch.Tensor, *more: object, **named: object):  # type: ignore[no-untyped-def]
-        trained.append((image_tensor, named["hard_labels"]))  # type: ignore[arg-type]
-        return train(self, model, image_tensor, *more, **named)
+    def recording(self: Any, **given: Any) -> Any:
+        trained.append((given["image_tensor"], given["hard_labels"]))
+        return train(self, **given)
 
     monkeypatch.setattr(LabelRobustScoreHard, "_compute_hard_label_metrics", recording)
     before = hard_label.get_dataset, hard_label.save_results, dict(hard_label.REAL_DATA_ACC_CACHE)
