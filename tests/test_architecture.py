@@ -42,6 +42,7 @@ MODULE_LEVEL: dict[str, set[str]] = {
         *("__init__", "condensing", "data", "display", "errors", "evaluation", "file", "io", "nn", "reporting"),
         *("settings", "units", "numpy", "torch"),
     },
+    "integrations": {"data", "device", "errors", "evaluation", "file", "nn", "torch", "avalanche", "ddranking"},
     "cli": {"__init__", "display", "errors", "nn", "reporting", "units"},
     "__init__": {"errors"},
     "__main__": set(),
@@ -50,10 +51,11 @@ MODULE_LEVEL: dict[str, set[str]] = {
 # What functions import when they are called, beside what their folder imports at module level.
 IN_FUNCTIONS: dict[str, set[str]] = {
     "condensing": {"faiss"},
-    "device": {"torch"},
+    "file": {"datasets", "torch"},
     "data": {"PIL", "datasets", "pillow_heif"},
     "display": {"PIL", "jinja2", "matplotlib", "tensorboardX", "tqdm"},
     "exchange": {"PIL", "pyarrow", "torch"},
+    "integrations": {"optuna"},
     "cli": {
         *("condensing", "data", "device", "evaluation", "exchange", "experiments", "file", "io", "settings"),
         "torch",

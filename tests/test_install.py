@@ -32,7 +32,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = root / "source"  # a copy, because building leaves folders behind
     shutil.copytree(REPO / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", ".*", "*.egg-info"))
     shutil.copytree(REPO / "gallery", source / "gallery")
-    for name in ("pyproject.toml", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "LICENSE"):
         shutil.copy(REPO / name, source / name)
     readme = REPO / "README.md"
     (source / "README.md").write_text(readme.read_text("utf-8") if readme.exists() else "# mipset\n", "utf-8")

@@ -41,7 +41,9 @@ NAMES = {
     "protocol",
     "read",
     "assemble",
+    "augmentation",
     "condense",
+    "cutmix",
     "recipe",
 }
 

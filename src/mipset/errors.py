@@ -28,6 +28,10 @@ EXTRAS = {  # by package
     "datasets": "hf",
     "Jinja2": "report",
     "tensorboardX": "tensorboard",
+    "optuna": "optuna",
+    "avalanche-lib": "avalanche",
+    "flwr": "flower",
+    "ddranking": "ddranking",
 }
 
 LONGEST_NAME = 100  # letters; comparing longer ones takes long

@@ -16,7 +16,7 @@ from PIL import Image
 from export_sets import FEW_EXAMPLES, any_names, image_list_of, paths_below, pixels_of, small_set
 from mipset.errors import MissingExtraError
 from mipset.exchange.exports import export, parquet
-from mipset.exchange.exports.names import distinct_names
+from mipset.file.hugging_face import distinct_names
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])

@@ -22,9 +22,8 @@ from mipset.device.arguments import (
     is_sequence,
 )
 from mipset.device.cache import Cache
-from mipset.device.normalising import float32_scale
 from mipset.device.places import LocalFile, Place
-from mipset.device.subset import Subset, labelled
+from mipset.device.subset import Subset
 from mipset.errors import ArtifactError, RemoteError, SettingError
 from mipset.file.curves import curve_table
 from mipset.file.description import Description, contents, end_of_prefix, no_such_size
@@ -33,6 +32,7 @@ from mipset.file.gallery_index import Entry
 from mipset.file.grids import image_grid
 from mipset.file.header import check_length, file_bytes, read_header
 from mipset.file.pixels import Pixels
+from mipset.file.training_images import float32_scale, labelled
 from mipset.io import LEAST_RATE
 from mipset.io.memory import free_memory
 from mipset.markup import paragraph

@@ -15,7 +15,7 @@ from typing import Any
 
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
-from mipset.io.files import append_whole
+from mipset.io.files import BINARY, append_whole
 
 LOG = "log.jsonl"  # the log of a condensation, in its folder
 
@@ -94,12 +94,14 @@ def _parse(content: dict[str, Any]) -> Result:
 def add_result(path: Path, result: Result) -> None:
     """Add one line, whole or not at all."""
     line = (with_digest(asdict(result)) + "\n").encode()
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o666)
     try:
         _lock_for_writing(handle)
         length = os.fstat(handle).st_size
-        if length and os.pread(handle, 1, length - 1) != b"\n":  # an editor can remove the last end of line
-            line = b"\n" + line
+        if length:
+            os.lseek(handle, length - 1, os.SEEK_SET)
+            if os.read(handle, 1) != b"\n":  # an editor can remove the last end of line
+                line = b"\n" + line
         append_whole(handle, line, path)
         os.fsync(handle)
     finally:

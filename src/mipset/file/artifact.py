@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -33,10 +33,17 @@ from mipset.file.description import (
 from mipset.file.gallery import ListedSet, find, is_listed
 from mipset.file.grids import image_grid
 from mipset.file.header import check_length, header_bytes, not_whole, read_header
+from mipset.file.hugging_face import hf_dataset
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
+from mipset.file.torch_sets import Transform, torch_dataset
+from mipset.file.training_images import TrainingImages, labelled
 from mipset.io.files import write_whole
 from mipset.markup import paragraph
+
+if TYPE_CHECKING:
+    import datasets
+    from torch.utils.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,27 @@ class Artifact:
         """S_[n] as a set. Accuracies of larger sizes are left out."""
         points = points_up_to(n, self)
         return replace(self, images=self.images[:n], accuracy=points)
+
+    @property
+    def training_images(self) -> TrainingImages:
+        """The training images, one at a time, decoded when they are used."""
+        return TrainingImages(labelled(self.images), self, "The set")
+
+    def torch(self, transform: Transform | None = None, *, normalised: bool = True) -> Dataset[tuple[Any, int]]:
+        """The training images as a map-style dataset of torch: pairs of an image, float32 [ch, h, w], and an int.
+
+        Images are decoded when they are asked for, and the dataset can be pickled for the workers of a DataLoader.
+        They are normalised with the mean and std of the file, or have values in [0, 1] if `normalised` is False.
+        `transform` is called with each image.
+        """
+        return torch_dataset(self.training_images, transform, normalised)
+
+    def hf(self) -> datasets.Dataset:
+        """The training images as a dataset of Hugging Face `datasets`, with the columns `image` and `label`.
+
+        They are pictures, rounded to bytes, in the order of `torch()`.
+        """
+        return hf_dataset(self.training_images)
 
     def with_accuracy(self, points: Sequence[Accuracy]) -> Artifact:
         """The same set with `points` on its accuracy curve.

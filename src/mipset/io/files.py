@@ -15,7 +15,10 @@ from typing import BinaryIO
 
 from mipset.errors import ArtifactError
 from mipset.io import locks
+from mipset.io.names import portable_name
 from mipset.units import byte_count
+
+BINARY: int = getattr(os, "O_BINARY", 0)  # for os.open: Windows changes the ends of lines otherwise
 
 
 def home() -> Path:
@@ -227,6 +230,9 @@ def refuse_to_replace(
 
 def check_writable(path: Path, argument: str = "out") -> None:
     """Raise an error if a file cannot be made beside `path`: no permission, a disk without space, a bad name."""
+    portable = portable_name(path.name)
+    if sys.platform == "win32" and portable != path.name:  # it would write a stream of another file, or to a device
+        raise ArtifactError(f"{path.name} is no name of a file on Windows. Choose another `{argument}`: {portable}.")
     try:
         with _part_of(path, _make_file) as part:
             part.unlink()

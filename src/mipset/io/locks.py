@@ -28,12 +28,15 @@ def only_writer(out: Path) -> Iterator[None]:
     try:
         owner = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(owner).encode(), 0)
+        os.write(handle, json.dumps(owner).encode())
         yield
     finally:
         with suppress(OSError):
             path.unlink()  # before the lock is given up: the next process then makes a new file
         os.close(handle)
+        if sys.platform == "win32":  # where an open file cannot be removed
+            with suppress(OSError):
+                path.unlink()
 
 
 def _opened_and_taken(path: Path, out: Path) -> int:
@@ -50,7 +53,8 @@ def _opened_and_taken(path: Path, out: Path) -> int:
 
 def _owner(handle: int) -> str:
     try:
-        owner = json.loads(os.pread(handle, 1000, 0))
+        os.lseek(handle, 0, os.SEEK_SET)
+        owner = json.loads(os.read(handle, 1000))
         return brief(f"process {owner['pid']} on {owner['host']}, which began at {owner['since']}", str)
     except (ValueError, KeyError, TypeError):
         return "another process"

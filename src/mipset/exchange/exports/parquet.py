@@ -10,9 +10,9 @@ from typing import Any
 from mipset.errors import missing
 from mipset.exchange.exports.images import label_list, png_files
 from mipset.exchange.exports.metadata import metadata
-from mipset.exchange.exports.names import distinct_names
 from mipset.exchange.exports.png import picture_paths
 from mipset.file.artifact import Artifact
+from mipset.file.hugging_face import distinct_names
 
 
 def file_content(artifact: Artifact) -> bytes:
