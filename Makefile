@@ -42,7 +42,7 @@ test-slow: .venv/ready
 # The adapters for Avalanche, Flower and DD-Ranking, in an environment of their own: the three need some older packages.
 # What requires torchvision is installed without its requirements, and the tests have a stand-in for it.
 NO_TORCHVISION := avalanche-lib ddranking kornia kornia_rs pytorchcv timm
-FRAMEWORKS := "flwr[simulation]" gdown gputil hypothesis pandas psutil pytest qpsolvers quadprog scikit-learn \
+FRAMEWORKS := "flwr[simulation]" dill gdown gputil hypothesis pandas psutil pytest qpsolvers quadprog scikit-learn \
 	tensorboard torchmetrics wandb
 .venv-frameworks/ready: pyproject.toml constraints-frameworks.txt
 	$(PYTHON) -m venv $(@D)

@@ -38,7 +38,7 @@ def client_app(toy: bool, dataset: str, path: str, budgets: list[int], steps: in
     """What a client does in a round: train the common weights on its own prefix."""
     app = ClientApp()
 
-    @app.train()
+    @app.train()  # type: ignore[untyped-decorator]
     def train(message: Message, context: Context) -> Message:
         setting = setting_of(toy, dataset)
         images = decoded(prefix_for(context, path, budgets).artifact(), CPU)
@@ -65,7 +65,7 @@ def simulated(setting: Setting, path: str, budgets: list[int], rounds: int, step
             accuracies.append(accuracy(network, test))
         return MetricRecord({})
 
-    @server.main()
+    @server.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, _: Context) -> None:
         count = len(budgets)
         strategy = FedAvg(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mipset import Artifact
 
@@ -21,6 +23,12 @@ def import_stand_in() -> None:
         stand_in_for_torchvision()
     finally:
         sys.path.remove(str(EXAMPLES))
+
+
+def need(module: str, package: str) -> None:
+    """Skip what needs a package that is not installed. One that is installed and cannot be imported is an error."""
+    if find_spec(module) is None:
+        pytest.skip(f"needs {package}: run make test-frameworks", allow_module_level=True)
 
 
 def noise(classes: int = 2, ipc: int = 3, factor: int = 2, shape: tuple[int, int, int] = (3, 32, 32)) -> Artifact:

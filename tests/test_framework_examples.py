@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from framework_parts import need
 from test_examples import cells, percentages, printed_lines
 
 pytestmark = pytest.mark.frameworks
-
-
-def need(module: str, package: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"needs {package}: run make test-frameworks")
 
 
 def test_avalanche_buffers_have_the_same_bytes(tmp_path: Path) -> None:

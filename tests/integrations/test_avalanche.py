@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from framework_parts import import_stand_in, noise
+from framework_parts import import_stand_in, need, noise
 from mipset import Artifact, SettingError
 from mipset.evaluation.evaluate import decoded
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]  # Avalanche has deprecated names
 
 import_stand_in()
-pytest.importorskip("avalanche", reason="needs avalanche-lib: run make test-frameworks")
+need("avalanche", "avalanche-lib")
 
 from avalanche.benchmarks import class_incremental_benchmark  # noqa: E402
 from avalanche.benchmarks.utils import _make_taskaware_classification_dataset as as_dataset  # noqa: E402

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from framework_parts import import_stand_in, noise
+from framework_parts import import_stand_in, need, noise
 from mipset import Dataset, SettingError
 from mipset.data import Split
 from mipset.evaluation.evaluate import decoded
@@ -19,7 +19,7 @@ from mipset.evaluation.evaluate import decoded
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]  # timm and kornia have deprecated names
 
 import_stand_in()
-pytest.importorskip("ddranking", reason="needs ddranking: run make test-frameworks")
+need("ddranking", "ddranking")
 
 from ddranking.metrics import AugmentationRobustScore, hard_label  # noqa: E402
 from ddranking.metrics.hard_label import LabelRobustScoreHard  # noqa: E402

@@ -33,7 +33,7 @@ def searched(
     def objective(trial: optuna.Trial) -> float:
         def score(size: int) -> float:
             scored.append((trial.number, size))
-            return qualities[trial.number] + size / 100
+            return qualities[int(trial.number)] + size / 100
 
         return score_on_prefixes(trial, sizes, score)
 
