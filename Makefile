@@ -1,6 +1,6 @@
 # Two commands do everything on a machine with Python 3.11 or later: `make demo` and `make test`.
 # Each makes .venv if it is not there, and installs what constraints.txt pins. `make docs` has an environment of its own,
-# because neither of the two needs what makes the site, and the site needs no torch.
+# because neither of the two needs what makes the site, and the site needs no torch. So has `make test-frameworks`.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -10,7 +10,7 @@ POLICIES := baseline-c mdc every-prefix
 DURATION ?= 1h
 SEED ?= 0
 
-.PHONY: demo test test-slow soak bench docs lint format clean
+.PHONY: demo test test-slow test-frameworks soak bench docs release-check lint format clean
 
 .venv/ready: EXTRA := dev
 .venv-docs/ready: EXTRA := docs
@@ -39,6 +39,20 @@ bench: .venv/ready
 test-slow: .venv/ready
 	$(BIN)/pytest -m slow
 
+# The adapters for Avalanche, Flower and DD-Ranking, in an environment of their own: the three need some older packages.
+# What requires torchvision is installed without its requirements, and the tests have a stand-in for it.
+NO_TORCHVISION := avalanche-lib ddranking kornia kornia_rs pytorchcv timm
+FRAMEWORKS := "flwr[simulation]" dill gdown gputil hypothesis pandas psutil pytest qpsolvers quadprog scikit-learn \
+	tensorboard torchmetrics wandb
+.venv-frameworks/ready: pyproject.toml constraints-frameworks.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/$(INSTALL:constraints.txt=constraints-frameworks.txt) ".[condense,optuna]" $(FRAMEWORKS)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --constraint constraints-frameworks.txt --no-deps $(NO_TORCHVISION)
+	@touch $@
+
+test-frameworks: .venv-frameworks/ready
+	.venv-frameworks/bin/python -m pytest -m frameworks tests/integrations tests/test_framework_examples.py
+
 # Random faults (kills, signals, full disks, damaged files) over small runs: `make soak DURATION=5min SEED=3`.
 soak: .venv/ready
 	PYTHONPATH=scripts $(BIN)/python -m soak --duration $(DURATION) --seed $(SEED)
@@ -47,6 +61,15 @@ soak: .venv/ready
 docs: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "the site is in out/site: open out/site/index.html"
+
+# What is published, built into dist/ and tried in empty environments (docs/releasing.md).
+release-check: .venv-release/ready
+	.venv-release/bin/python scripts/release_check.py
+
+.venv-release/ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check build twine
+	@touch $@
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -58,4 +81,4 @@ format: .venv/ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-docs out build dist
+	rm -rf .venv .venv-docs .venv-frameworks .venv-release out build dist

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from mipset import Artifact, Dataset, Recipe, assemble, condense, load, pack, protocol, recipe
+from mipset import Artifact, DataError, Dataset, Recipe, assemble, condense, load, pack, protocol, recipe
 from mipset.data import Split
 from mipset.nn.engines import Engine, default_engine
 from mipset.nn.networks import Network, builder, fresh
@@ -25,11 +25,19 @@ TOY_RECIPE = {"ipc": 3, "width": 4, "depth": 2, "outer": 1, "inner": 1, "real_ba
 TOY_PROTOCOL = {"epochs": 1, "least_steps": 2}
 
 
+EMBEDDED = "fashion-mini"
+RECIPES: dict[str, tuple[str, dict[str, Any]]] = {  # by dataset: the name of a recipe, and what is changed in it
+    EMBEDDED: ("fashion-mini-gradient-cpu", {}),
+    "cifar10": ("cifar10-cpu", {"width": 32, "expert_steps": 200, "outer": 10}),
+}
+
+
 @dataclass(frozen=True)
 class Setting:
-    """The embedded dataset, the recipe `fashion-mini-gradient-cpu`, the protocol `quick`; a toy uses a part of each."""
+    """A dataset of 5,000 training and 2,000 test images, a recipe, the protocol `quick`; a toy uses a part of each."""
 
     toy: bool
+    dataset: str = EMBEDDED
 
     def __post_init__(self) -> None:
         if self.toy:
@@ -37,8 +45,9 @@ class Setting:
 
     @cached_property
     def data(self) -> Dataset:
-        """The dataset that is embedded in mipset: 5,000 training images and 2,000 test images of clothes."""
-        data = load("fashion-mini")
+        """The dataset: of each class, the first 500 training and 200 test images."""
+        data = load(self.dataset)
+        data = replace(data, train=first_of_each_class(data.train, 500), test=first_of_each_class(data.test, 200))
         if not self.toy:
             return data
         train, test = (split.at(np.arange(0, len(split), 20)) for split in (data.train, data.test))
@@ -51,8 +60,9 @@ class Setting:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe `fashion-mini-gradient-cpu` with the policy `every-prefix`."""
-        return recipe("fashion-mini-gradient-cpu", policy="every-prefix", **self.recipe_changes)
+        """The recipe of the dataset with the policy `every-prefix`."""
+        name, changes = RECIPES[self.dataset]
+        return recipe(name, policy="every-prefix", **{**changes, **self.recipe_changes})
 
     def protocol(self, **changes: Any) -> Protocol:
         """The protocol `quick` with some changes. The settings of a toy win over them."""
@@ -81,6 +91,21 @@ class Setting:
         return pack(last, self.recipe, data)
 
 
+def first_of_each_class(split: Split, count: int) -> Split:
+    """The first `count` images of each class, in their order."""
+    rows = [np.flatnonzero(split.labels == c)[:count] for c in range(int(split.labels.max()) + 1)]
+    return split.at(np.sort(np.concatenate(rows)))
+
+
+def cifar10_if_here() -> str:
+    """`cifar10` if `mipset data fetch cifar10` has fetched it, else the embedded dataset."""
+    try:
+        load("cifar10")
+    except DataError:
+        return EMBEDDED
+    return "cifar10"
+
+
 def repeated(images: Images, count: int) -> Images:
     """Repeat the images until there are `count`."""
     return images.at(torch.arange(len(images)).repeat(-(-count // len(images)))[:count])
@@ -102,3 +127,14 @@ def argument_parser(docstring: str | None) -> ArgumentParser:
     parser = ArgumentParser(description=docstring, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--toy", action="store_true", help="a tiny example; its results have no meaning")
     return parser
+
+
+@cache
+def setting_of(toy: bool, dataset: str) -> Setting:
+    """The setting of this process: each process of a simulation loads its data once."""
+    return Setting(toy, dataset)
+
+
+def framework_setting(arguments: Namespace) -> Setting:
+    """CIFAR-10 if it is here and this is no toy, else the embedded dataset."""
+    return setting_of(arguments.toy, EMBEDDED if arguments.toy else cifar10_if_here())

@@ -46,6 +46,12 @@ def score(artifact: Artifact, data: Dataset, protocol: Protocol, size: int, sett
     return Evaluation(artifact, data, protocol, engine=setting.engine).score(size, 0).accuracy
 
 
+def all_real_images(data: Dataset, setting: Setting) -> Artifact:
+    """All real training images as an artifact, as many of each class."""
+    fewest = int(np.bincount(data.train.labels).min())
+    return select("random", setting.recipe.replace(ipc=fewest, factor=1), data, CPU)
+
+
 def positions(values: Sequence[float]) -> npt.NDArray[np.float64]:
     """The position of every value in sorted order, from 0. Equal values share the mean of their positions."""
     return np.array([sum(other < value for other in values) + (values.count(value) - 1) / 2 for value in values])
@@ -73,14 +79,13 @@ def main() -> None:
     setting = Setting(arguments.toy)
     data = setting.data.held_out(0.2, seed=0)
     condensed = setting.condensed(data)
-    fewest = int(np.bincount(data.train.labels).min())
-    real = select("random", setting.recipe.replace(ipc=fewest, factor=1), data, CPU)  # all real images, as an artifact
+    real = all_real_images(data, setting)
     candidates = [setting.protocol(rate=rate, augment=names) for rate, names in product(RATES, AUGMENTATIONS)]
     candidates = candidates[::3] if arguments.toy else candidates
     sizes = [1, 2, 3] if arguments.toy else [1, 2, 5, 10]
     scores = {n: [score(condensed, data, protocol, n, setting) for protocol in candidates] for n in sizes}
     on_real = [replace(protocol, epochs=min(REAL_EPOCHS, protocol.epochs)) for protocol in candidates]
-    real_scores = [score(real, data, protocol, fewest, setting) for protocol in on_real]
+    real_scores = [score(real, data, protocol, real.ipc, setting) for protocol in on_real]
 
     rows = [["rate, augmentation", *(f"size {n}" for n in sizes), "real images"]]
     for number, protocol in enumerate(candidates):
@@ -91,7 +96,7 @@ def main() -> None:
 
     winner, tried = successive_halving(scores)
     search_flops = sum(len(tried[n]) * Evaluation(condensed, data, candidates[0]).flops(n) for n in sizes)
-    real_flops = len(candidates) * Evaluation(real, data, on_real[0]).flops(fewest)
+    real_flops = len(candidates) * Evaluation(real, data, on_real[0]).flops(real.ipc)
     condensing_flops = cost(setting.recipe, data.shape, data.classes, len(data.train), len(data.test)).run_flops
     best, mean = max(real_scores), np.mean(real_scores)
     print(f"tried {', '.join(f'{len(tried[n])} at size {n}' for n in sizes)}: {rows[1 + winner][0]} is left")

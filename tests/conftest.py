@@ -14,6 +14,7 @@ from hypothesis import settings
 
 import mipset
 from commands import Here, save_npz, sentence
+from hugging_face_library import hugging_face  # noqa: F401 (a fixture)
 from mipset import Artifact, cli
 from mipset.data import Dataset, Split
 from mipset.errors import NoCompilerError

@@ -80,10 +80,15 @@ ELSEWHERE = (
     r"python3 -m venv \S+",
     r"\. \S+/bin/activate",
     r"(cd|mkdir) [\w/-]+",
+    r"python scripts/make_gallery\.py .*",  # changes the source tree; test_shipped_gallery.py runs it elsewhere
     r"(PYTHONPATH=scripts )?\.venv/bin/\w+( .*)?",
     r"mipset data fetch \w+",  # downloads
     r"mipset condense .* --resolution 224 .*",  # takes a minute
     r"mipset watch \S+",  # serves until it is stopped
+    r"cc -O2 -I\. examples/c/train\.c -o train -lm",  # tests/test_c_training.py
+    r"\./train test\.bin \d+( \d+)+",
+    r"MIPSET_KERNELS=1 python -m build --wheel",  # tests/test_release.py
+    r"pipx run cibuildwheel --output-dir \w+",  # needs containers
     r"mipset report .* compare-\w+ .*",  # needs the folder of a comparison that is not run here
 )
 

@@ -35,7 +35,7 @@ def test_blocks_of_the_python_page_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 18
+    assert len(blocks) == 21
     module = ModuleType("own_module")  # which the page imports by its name
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
@@ -54,4 +54,6 @@ def test_blocks_of_the_python_page_run_in_order(
     assert "comparing with real images: " in printed
     assert "outer 1: loss " in printed
     assert [entry.outer for entry in names["entries"]] == [1]
+    assert len(names["first"]) == 3 * 10
+    assert names["predicted"].shape[1] == 10
     assert (tmp_path / "clothes.html").read_bytes().startswith(b"<!doctype html>")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +18,15 @@ import mipset
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SOURCE = str(Path(mipset.__file__).parents[1])
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
+ALL = sorted(path.stem for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
+OF_FRAMEWORKS = {"avalanche_replay", "ddranking_scores", "flower_federated"}  # tests/test_framework_examples.py
+NAMES = [name for name in ALL if name not in OF_FRAMEWORKS]
 
 
-def printed_lines(name: str, *arguments: object, cwd: Path) -> list[str]:
+def printed_lines(name: str, *arguments: object, cwd: Path, warnings: str = "error") -> list[str]:
     """Run an example and return the lines that it prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, arguments)],
+        [sys.executable, "-W", warnings, str(EXAMPLES / f"{name}.py"), *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": SOURCE, "no_proxy": "127.0.0.1"},
         capture_output=True,
@@ -53,15 +56,16 @@ def in_bytes(text: str) -> float:
 
 
 def test_every_example_is_tested_here() -> None:
-    assert NAMES == ["federated", "fleet", "halving", "replay"]
+    assert NAMES == ["c_training", "federated", "fleet", "halving", "optuna_search", "replay", "torch_training"]
+    assert set(ALL) > OF_FRAMEWORKS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_example_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 150
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_example_is_listed_in_the_readme(name: str) -> None:
     assert f"python examples/{name}.py" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
@@ -71,7 +75,7 @@ def test_help_of_example_shows_its_docstring_and_runs_nothing(name: str, tmp_pat
     first = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()[0].strip('"')
     lines = printed_lines(name, "--help", cwd=tmp_path)
     assert first in lines
-    assert f"Run:   python examples/{name}.py" in lines
+    assert any(line.startswith(f"Run:   python examples/{name}.py") for line in lines)
     assert any("--toy" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
@@ -128,6 +132,23 @@ def test_federated_clients_read_the_largest_size_that_fits(tmp_path: Path) -> No
     percentages([*own[3:], *smallest[3:]])
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc)")
+def test_c_training_prints_the_accuracy_of_each_size(tmp_path: Path) -> None:
+    memory, *lines = printed_lines("c_training", "--toy", cwd=tmp_path)
+    assert memory.endswith(f"flash for images: {3 * 10 * 784} bytes")
+    sizes, accuracies = zip(*(line.removesuffix(" %").split(": ") for line in lines), strict=True)
+    assert sizes == ("n = 1", "n = 3")
+    percentages(list(accuracies))
+
+
+def test_torch_training_has_a_row_for_each_way_to_train(tmp_path: Path) -> None:
+    titles, *rows = map(cells, printed_lines("torch_training", "--toy", cwd=tmp_path))
+    assert titles == ["test accuracy in %", "n = 1", "n = 2", "n = 3"]
+    assert [row[0] for row in rows] == ["images as they are", "augmentation", "augmentation and CutMix"]
+    for _, *accuracies in rows:
+        assert len(percentages(accuracies)) == 3
+
+
 def test_halving_compares_sizes_with_real_images(tmp_path: Path) -> None:
     lines = printed_lines("halving", "--toy", cwd=tmp_path)
     _, titles, *rows, correlations = map(cells, lines[:-3])
@@ -152,9 +173,24 @@ def test_halving_compares_sizes_with_real_images(tmp_path: Path) -> None:
     assert 0 < float(shares[1]) < float(shares[2])
 
 
+def test_optuna_counts_trials_work_and_what_was_found(tmp_path: Path) -> None:
+    _, _, titles, *lines, last = printed_lines("optuna_search", "--toy", "--searches", 2, cwd=tmp_path)
+    assert cells(titles) == ["size 1", "size 3", "work in %", "found in %", "points below the best"]
+    table = {row[0]: [float(value) for value in row[1:]] for row in map(cells, lines)}
+    assert list(table) == ["whole set, no pruner", "SuccessiveHalvingPruner", "HyperbandPruner"]
+    assert table["whole set, no pruner"][:3] == [0, 4, 100]
+    assert table["SuccessiveHalvingPruner"][0] == 4  # all four settings are tried at size 1
+    assert 1 <= table["SuccessiveHalvingPruner"][1] <= 4
+    for row in table.values():
+        assert 0 <= row[3] <= 100
+        assert row[4] >= 0
+    assert re.fullmatch(r"100 % of work is [\d.]+% of trying all .*; condensing is [\d.]+%", last)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
+        ("optuna_search", ("--searches", 0), "argument --searches: cannot be 0: it must be at least 1"),
         ("fleet", ("--devices", 0), "argument --devices: cannot be 0: it must be at least 1"),
         ("fleet", ("--rounds", 0), "argument --rounds: cannot be 0: it must be at least 1"),
         ("federated", ("--clients", 0), "argument --clients: cannot be 0: it must be at least 1"),

@@ -31,7 +31,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("install")
     source = root / "source"  # a copy, because building leaves folders behind
     shutil.copytree(REPO / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", ".*", "*.egg-info"))
-    for name in ("pyproject.toml", "LICENSE"):
+    shutil.copytree(REPO / "gallery", source / "gallery")
+    for name in ("pyproject.toml", "setup.py", "LICENSE"):
         shutil.copy(REPO / name, source / name)
     readme = REPO / "README.md"
     (source / "README.md").write_text(readme.read_text("utf-8") if readme.exists() else "# mipset\n", "utf-8")
@@ -93,6 +94,20 @@ def test_installed_command_plans_and_fetches(installed: Path, tmp_path: Path) ->
     assert "3 of 3 images per class" in call(installed / "mipset", "plan", GOLDEN, cwd=tmp_path).stdout
     call(installed / "mipset", "fetch", GOLDEN, "--ipc", 2, "--out", "part.safetensors", cwd=tmp_path)
     assert (tmp_path / "part.safetensors").read_bytes() == read(GOLDEN).prefix(2).to_bytes()
+
+
+def test_gallery_of_the_source_tree_is_not_installed(installed: Path, tmp_path: Path) -> None:
+    (site,) = installed.parent.glob("**/site-packages")
+    (record,) = site.glob("mipset-*/RECORD")
+    assert not [
+        line for line in record.read_text("utf-8").splitlines() if "safetensors" in line or "index.json" in line
+    ]
+    assert not (site / "gallery").exists()
+    message = call(installed / "mipset", "gallery", cwd=tmp_path, code=2).stderr
+    assert message.startswith("mipset: No gallery is known: set MIPSET_GALLERY to a folder")
+    code = f"import os; os.environ['MIPSET_GALLERY'] = {str(source_of(installed) / 'gallery')!r}; import mipset; "
+    code += "print(mipset.read('gallery:' + mipset.gallery()[0].name).ipc)"
+    assert call(installed / "python", "-W", "error", "-c", code, cwd=tmp_path).stdout.strip() == "10"
 
 
 def test_installed_command_shows_and_slices(installed: Path, tmp_path: Path) -> None:

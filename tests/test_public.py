@@ -34,13 +34,16 @@ NAMES = {
     "from_arrays",
     "from_hf",
     "from_torch",
+    "gallery",
     "load",
     "logged",
     "pack",
     "protocol",
     "read",
     "assemble",
+    "augmentation",
     "condense",
+    "cutmix",
     "recipe",
 }
 

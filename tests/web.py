@@ -14,7 +14,10 @@ Fault = Callable[["Handler"], bool]
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one file under every path. Each request uses up one of the faults; then `always` counts."""
+    """Serves one file under every path that `others` does not have.
+
+    Each request for it uses up one of the faults; then `always` counts.
+    """
 
     daemon_threads = True
 
@@ -24,6 +27,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.etag: str | None = '"first"'
         self.modified: str | None = None
         self.conditional = True  # whether it obeys If-Match and If-Unmodified-Since
+        self.others: dict[str, bytes] = {}  # other files, by their path
         self.faults: list[Fault] = []
         self.always: Fault | None = None
         self.sent = 0  # bytes of bodies
@@ -50,6 +54,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = self.server
         server.requests.append({name.title(): value for name, value in self.headers.items()})
+        if self.path in server.others:
+            self.answer(200, server.others[self.path])
+            return
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         self.start = int(asked[1]) if asked else 0
         self.stop = int(asked[2]) + 1 if asked and asked[2] else len(server.content)

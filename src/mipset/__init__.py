@@ -23,8 +23,10 @@ What is here:
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
     logged, LogFile             what is known after each outer iteration, for a callback, and as a file
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
+    gallery                     the condensed sets that are ready to use; read("gallery:NAME") opens one
     Evaluation, Score           train networks on every size and test them
     protocol, Accuracy          how networks are trained for that, and the mean accuracy of a size
+    augmentation, cutmix        what is done to images while networks are trained, for a loop of your own
     Progress                    a progress bar, for a terminal or a notebook
     MipsetError                 the base of all errors; `mipset.errors` lists them
 
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from mipset.evaluation.evaluate import Evaluation, Score
     from mipset.file.artifact import Artifact, read
     from mipset.file.description import Accuracy
+    from mipset.file.gallery import gallery
+    from mipset.nn.augment import augmentation, cutmix
     from mipset.settings.catalogue import recipe
     from mipset.settings.protocol import protocol
     from mipset.settings.recipe import Recipe
@@ -77,10 +81,13 @@ _HOME = {
     "Recipe": "settings.recipe",
     "Score": "evaluation.evaluate",
     "assemble": "condensing.assembly",
+    "augmentation": "nn.augment",
     "condense": "condensing.condense",
+    "cutmix": "nn.augment",
     "from_arrays": "data",
     "from_hf": "data",
     "from_torch": "data",
+    "gallery": "file.gallery",
     "load": "data",
     "logged": "condensing.run_logging",
     "pack": "condensing.packing",
@@ -89,7 +96,7 @@ _HOME = {
     "recipe": "settings.catalogue",
 }
 
-_NEEDS_TORCH = {"Evaluation", "LogFile", "Score", "assemble", "condense", "logged", "pack"}
+_NEEDS_TORCH = {"Evaluation", "LogFile", "Score", "assemble", "augmentation", "condense", "cutmix", "logged", "pack"}
 
 __all__ = [
     "Accuracy",
@@ -110,10 +117,13 @@ __all__ = [
     "Score",
     "SettingError",
     "assemble",
+    "augmentation",
     "condense",
+    "cutmix",
     "from_arrays",
     "from_hf",
     "from_torch",
+    "gallery",
     "load",
     "logged",
     "pack",

@@ -31,6 +31,10 @@ EXTRAS = {  # by package
     "tensorboardX": "tensorboard",
     "distributed": "dask",
     "submitit": "slurm",
+    "optuna": "optuna",
+    "avalanche-lib": "avalanche",
+    "flwr": "flower",
+    "ddranking": "ddranking",
 }
 
 LONGEST_NAME = 100  # letters; comparing longer ones takes long
@@ -136,14 +140,20 @@ def missing(package: str, purpose: str) -> MissingExtraError:
     return MissingExtraError(f"{purpose} needs {package}, which is not installed: run {command}.")
 
 
+def source_tree() -> Path | None:
+    """The folder of the source tree that this mipset runs from; None if it was installed."""
+    tree = Path(__file__).resolve().parents[2]
+    return tree if (tree / "pyproject.toml").is_file() else None
+
+
 def how_to_install(extra: str) -> str:
     """The command that installs an extra, from where this mipset comes: a source tree, an address, or the index."""
     from importlib.metadata import PackageNotFoundError, distribution  # only here, since they take long to import
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    tree = Path(__file__).resolve().parents[2]
-    if (tree / "pyproject.toml").is_file():
+    tree = source_tree()
+    if tree is not None:
         return f'pip install -e "{tree}[{extra}]"'
     try:
         metadata = distribution("mipset")

@@ -178,6 +178,11 @@ class TestHelp:
             },
             ("plan",): {"FILE_OR_URL", "--help", *limits},
             ("fetch",): {"FILE_OR_URL", "--help", "--out", "--ipc", "--cache", "--force", *limits},
+            ("gallery",): {"NAME", "--help"},
+            ("publish",): {
+                *("FILE", "--help", "--to", "--name", "--licence", "--time", "--data", "--skip-bad", "--no-parquet"),
+                "--force",
+            },
             ("data",): {"--help"},
             ("data", "fetch"): {"NAME", "--help"},
             ("recipes",): {"NAME", "--help", "--toml"},

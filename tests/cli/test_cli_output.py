@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[list[object], set[str]]] = {  # what to type, and what
     "reorder": (["e", "--out", "g", "--first", 1, "--best", 1, "--threads", 1], {*SET, "seconds"}),
     "audit": (["e", *OWN, "--top", 2], {"images", "suspicious", "usual", "closest"}),
     "report": (["e", "--out", "h.html", *OWN], {"file", "sets", "bytes"}),
+    "publish": (["e", "--to", "i", "--licence", "mit", "--no-parquet"], {"folder", "bytes", "set"}),
     "compare": (["npz:pets.npz", "--methods", "random", *TINY, *BRIEF], {"folder", "files", "results"}),
 }
 
@@ -63,10 +64,11 @@ class TestJson:
         assert json.loads(here("recipes", "demo", "--json"))["settings"]["policy"] == "every-prefix"
         names = [entry["name"] for entry in json.loads(here("data", "--json"))]
         assert names[0] == "fashion-mini"
+        assert "cifar10" in [entry["name"] for entry in json.loads(here("gallery", "--json"))]
 
     def test_the_table_has_every_verb_with_the_flag(self) -> None:
         verbs = cli.parser().verbs()
-        assert {name for name, verb in verbs.items() if "json" in verb.typed_names()} == {*COMMANDS, "data"}
+        assert {name for name, verb in verbs.items() if "json" in verb.typed_names()} == {*COMMANDS, "data", "gallery"}
 
     def test_costs_are_json_too(self, folder: Path, here: Here) -> None:
         cost = json.loads(here("condense", "--data", "npz:pets.npz", "--dry-run", "--json", *TINY))

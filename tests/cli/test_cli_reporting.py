@@ -18,7 +18,7 @@ import pytest
 import mipset
 from browser import started, why_there_is_none
 from commands import SOURCE, TINY, Here
-from mipset.cli.reporting import command_of
+from mipset.cli.repeating import command_of
 from mipset.condensing import checkpoint
 from mipset.file.audit_file import path_of
 from mipset.file.run_log import SUFFIX

@@ -16,10 +16,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import mipset
-from mipset.condensing import assembly
+from mipset.condensing import assembly, costs
 from mipset.condensing.assembly import assemble, work
 from mipset.condensing.condense import condense, update
-from mipset.condensing.costs import BASELINE, Cost, cost, passes, timed
+from mipset.condensing.costs import BASELINE, Cost, cost, passes, processor_seconds, timed
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.flops import learning_flops
@@ -310,3 +310,22 @@ def test_passes_of_a_term_with_a_period_are_counted_where_it_counts() -> None:
     r = SMALL.replace(objective="feature+confidence/2", learner="experts", outer=1, inner=3, experts=1, expert_steps=1)
     counted = passes(r, (3, 8, 8), 4, 20)
     assert (counted.forward, counted.backward) == (4 * (3 * 2 + 2) + 1, 4 * (3 + 2) + 1)
+
+
+def test_processor_time_is_measured_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads spend processor time on waiting for cores that are busy: budgets bought too little with it."""
+    used = []
+
+    def fastest(_: object, __: object, clock: object) -> float:
+        used.append((torch.get_num_threads(), clock))
+        return 1.0
+
+    monkeypatch.setattr(costs, "_fastest", fastest)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        processor_seconds(SMALL, (3, 16, 16), 4, torch.device("cpu"))
+        assert used == [(1, time.process_time)] * 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -199,22 +199,6 @@ class TestTraining:
             with pytest.raises(SettingError, match=r"(^|A value in )`numbers` is .*: it must be a (list|whole)"):
                 subset.take(numbers)  # type: ignore[arg-type]
 
-    def test_torch_dataset_has_the_same_images(self, set_path: Path) -> None:
-        subset = device.open(set_path).prefix(2)
-        dataset = subset.torch()
-        assert len(dataset) == 32
-        images, labels = subset.arrays()
-        np.testing.assert_array_equal(dataset.tensors[0].numpy(), images)
-        np.testing.assert_array_equal(dataset.tensors[1].numpy(), labels)
-        assert dataset.tensors[1].dtype == torch.int64
-
-    def test_missing_torch_is_named_with_the_command_to_install_it(
-        self, set_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "torch", None)
-        with pytest.raises(mipset.MissingExtraError, match=r"Subset\.torch\(\) needs torch, .* pip install"):
-            device.open(set_path).prefix(1).torch()
-
     def test_arrays_that_exceed_the_memory_are_refused_and_batches_work(self, tmp_path: Path) -> None:
         """A file may decode to a thousand times its bytes: this one of 2.5 MB to 2.6 GB."""
         noise_set((1, 10, 1, 500, 500), 16, accuracy=()).write(tmp_path / "set")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from export_sets import any_name, any_names
-from mipset.exchange.exports.names import MAX_LETTERS, c_identifier, distinct_names, folder_names
+from mipset.exchange.exports.names import MAX_LETTERS, c_identifier, folder_names
+from mipset.file.hugging_face import distinct_names
 
 
 @given(any_names)

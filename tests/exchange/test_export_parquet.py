@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,18 +16,7 @@ from PIL import Image
 from export_sets import FEW_EXAMPLES, any_names, image_list_of, paths_below, pixels_of, small_set
 from mipset.errors import MissingExtraError
 from mipset.exchange.exports import export, parquet
-from mipset.exchange.exports.names import distinct_names
-
-
-@pytest.fixture(scope="module")
-def hugging_face(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """Hugging Face `datasets`, kept from the network and from the user's own cache."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("HF_HUB_OFFLINE", "1")
-        environment.setenv("HF_HOME", str(tmp_path_factory.mktemp("hugging_face")))
-        datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
-        datasets.disable_progress_bars()
-        yield datasets
+from mipset.file.hugging_face import distinct_names
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])

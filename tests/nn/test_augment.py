@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from mipset import protocol
 from mipset.nn.augment import (
     COLOUR_VALUES,
     COLOUR_VECTORS,
@@ -179,6 +180,26 @@ def test_half_pixels_are_rounded_up() -> None:
     assert int(Crop.draw(rng(), 500, (20, 36)).right.max()) == 5  # 4.5 pixels
     hole = Cutout(torch.tensor([4]), torch.tensor([4]))(torch.ones(1, 1, 9, 9)) == 0
     assert int(hole.sum()) == 25  # 4.5 pixels
+
+
+def test_calling_an_augmentation_draws_for_each_image() -> None:
+    augment, batch = augmentation("color_crop_flip_scale_rotate"), images(5)
+    drawn = augment.draw(rng(1), (batch.shape[2], batch.shape[3]), images=5)(batch)
+    torch.testing.assert_close(augment(batch, rng(1)), drawn, rtol=0, atol=0)
+    torch.manual_seed(0)
+    first, second, single = augment(batch), augment(batch), augment(batch[0])
+    torch.manual_seed(0)
+    torch.testing.assert_close(augment(batch), first, rtol=0, atol=0)  # torch's own generator
+    assert not torch.equal(first, second)
+    assert single.shape == batch[0].shape
+
+
+def test_defaults_are_those_of_evaluations() -> None:
+    assert augmentation() == augmentation(protocol("standard").augment)
+    batch, labels = images(4), torch.arange(4)
+    torch.manual_seed(0)
+    shares = [cutmix(batch, labels).share for _ in range(100)]
+    assert 30 < sum(share < 1 for share in shares) < 70  # the probability of CutMix in the protocol is 0.5
 
 
 @given(st.integers(0, 300))

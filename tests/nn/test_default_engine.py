@@ -55,6 +55,6 @@ def test_budget_is_measured_with_the_kernels(toy: Dataset, monkeypatch: pytest.M
         used.append(str(arguments[4]))
         return 1e-4, 1e-4
 
-    monkeypatch.setattr("mipset.condensing.budget.timed", timed)
+    monkeypatch.setattr("mipset.condensing.budget.processor_seconds", timed)
     recipe_within(Recipe(ipc=2, width=4, depth=2, inner=2, real_batch=6, train_batch=8, train_images=8), toy, "10s")
     assert used == ["compiled kernels"]

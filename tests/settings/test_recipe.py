@@ -96,6 +96,7 @@ def test_prefix_weights_become_one_weight_per_size() -> None:
     every = Recipe(ipc=4, policy="every-prefix")
     assert list(every.size_weights) == [1, 1, 1, 1]
     assert every.replace(prefix_weights="size").size_weights == pytest.approx((0.25, 0.5, 0.75, 1))
+    assert every.replace(prefix_weights="inverse").size_weights == pytest.approx((4, 2, 4 / 3, 1))
     assert every.replace(prefix_weights="4,3,2,1").size_weights == pytest.approx((4, 3, 2, 1))
     assert every.replace(prefix_weights="4:25,1:75").size_weights == pytest.approx((3, 0, 0, 1))
     assert every.replace(subset_weight=0.5).size_weights == pytest.approx((0.5, 0.5, 0.5, 1))
@@ -103,7 +104,9 @@ def test_prefix_weights_become_one_weight_per_size() -> None:
 
 def test_fleet_is_the_share_of_devices_of_each_size() -> None:
     every = Recipe(ipc=4, policy="every-prefix")
-    assert every.fleet == every.replace(prefix_weights="size").fleet == {}
+    assert (
+        every.fleet == every.replace(prefix_weights="size").fleet == every.replace(prefix_weights="inverse").fleet == {}
+    )
     assert every.replace(prefix_weights="4:25,1:75").fleet == pytest.approx({1: 0.75, 4: 0.25})
     assert every.replace(prefix_weights="1,0,0,3").fleet == pytest.approx({1: 0.25, 4: 0.75})
 

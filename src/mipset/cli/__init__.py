@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from mipset import __version__
-from mipset.cli import comparing, completing, condensing, datasets, devices, evaluating, files, recipes, reporting
+from mipset.cli import (
+    comparing,
+    completing,
+    condensing,
+    datasets,
+    devices,
+    evaluating,
+    files,
+    galleries,
+    recipes,
+    reporting,
+)
 from mipset.cli.config import unchanged_settings, with_config
 from mipset.cli.parser import Parser
 from mipset.cli.stopping import Stopping
@@ -171,7 +182,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"mipset {__version__}", help="show the version and exit")
     verbs = top.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for module in (condensing, recipes, evaluating, comparing, reporting, files, devices, datasets):
+    for module in (condensing, recipes, evaluating, comparing, reporting, files, devices, galleries, datasets):
         module.add(verbs)
     completing.add(verbs, parser)
     return top

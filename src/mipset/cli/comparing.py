@@ -189,7 +189,7 @@ def _comparison(arguments: argparse.Namespace, place: Place) -> tuple[Comparison
         fits=True,
     )
     print_fitting([(method.recipe(recipe, changes), grid.recipe_of(method)) for method in methods], data)
-    folder = arguments.out or Path(f"compare-{Path(arguments.recipe).name}")
+    folder = arguments.out or _default_folder(arguments.recipe)
     origin: Provenance = {**loading_of(arguments), "held_out": arguments.held_out}
     comparison = Comparison(grid, Store(folder), origin, remark)
     workers = workers_of(arguments, device)
@@ -198,6 +198,14 @@ def _comparison(arguments: argparse.Namespace, place: Place) -> tuple[Comparison
     engine = Engines(arguments, device).for_work(lambda: Workload(comparison).flops_from_scratch(grid.cells))
     threads = None if place.is_this_process else arguments.threads or place.threads
     return comparison, Machine(device, engine, workers, threads)
+
+
+def _default_folder(recipe: str) -> Path:
+    """The folder of a comparison without a name. Earlier versions called that of `folder:pets` compare-folder:pets."""
+    from mipset.io.names import portable_name
+
+    before = Path(f"compare-{Path(recipe).name}")
+    return before if before.is_dir() else Path(portable_name(before.name))
 
 
 def _tables(results: Sequence[Result]) -> list[str]:

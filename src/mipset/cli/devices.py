@@ -29,7 +29,12 @@ def add(verbs: Verbs) -> None:
 
     verb = add_verb(verbs, "fetch", run_fetch, "download the part of a file that fits")
     _add_source(verb)
-    verb.add_argument("--out", metavar="FILE", type=Path, required=True, help="the file to write")
+    verb.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the file to write (default: NAME.safetensors for gallery:NAME; otherwise needed)",
+    )
     verb.add_argument("--ipc", metavar="N", type=int, help="images per class (default: as many as fit)")
     _add_limit_flags(verb)
     verb.add_argument(
@@ -43,7 +48,9 @@ def add(verbs: Verbs) -> None:
 
 def _add_source(verb: Parser) -> None:
     add_json_flag(verb)
-    verb.add_argument("file", metavar="FILE_OR_URL", help="a path, or an address that begins with http or https")
+    verb.add_argument(
+        "file", metavar="FILE_OR_URL", help="a path, an address that begins with http or https, or gallery:NAME"
+    )
 
 
 def _add_limit_flags(verb: Parser) -> None:
@@ -118,7 +125,12 @@ def run_fetch(arguments: argparse.Namespace) -> None:
     Only their bytes are transferred. All of them are verified before FILE is written.
     """
     from mipset import device
+    from mipset.file.gallery import PREFIX, is_listed
 
+    if arguments.out is None:
+        if not is_listed(arguments.file):
+            raise SettingError(f"`out` is missing: the file to write. See `{arguments.parser.prog} --help`.")
+        arguments.out = Path(f"{arguments.file.removeprefix(PREFIX)}.safetensors")
     check_output(arguments)
     limits = _limits(arguments)
     given = [name for name in LIMITS if name != "batch" and limits[name] is not None]

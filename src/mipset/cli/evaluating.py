@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mipset.cli.inputs import check_output, dataset_of_file, short_names
+from mipset.cli.inputs import check_output, dataset_of_file, refuse_to_save, short_names
 from mipset.cli.machine import (
     Engines,
     add_machine_flags,
@@ -122,6 +122,9 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         workers=arguments.workers,
     )
     check_at_least(0, seed=arguments.seed)
+    if arguments.save:
+        for path in arguments.files:
+            refuse_to_save(path)
     place = place_of(arguments)
     files = {path: read(path) for path in arguments.files}
     sizes_by_file = [parse_sizes(arguments.sizes, artifact.ipc) for artifact in files.values()]

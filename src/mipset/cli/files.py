@@ -15,6 +15,7 @@ from mipset.cli.inputs import (
     how_to_evaluate,
     load_with_progress,
     loading_of,
+    refuse_to_save,
 )
 from mipset.cli.parser import (
     Verbs,
@@ -137,6 +138,7 @@ def run_show(arguments: argparse.Namespace) -> None:
     """Print what FILE holds, where it comes from, and the accuracy of each size."""
     from mipset.display.tables import description
     from mipset.file.artifact import read
+    from mipset.file.gallery import is_listed
 
     _check_pictures(arguments, "sheet", "chart")
     if arguments.chart is not None and arguments.chart.suffix.lower() not in CHART_SUFFIXES:
@@ -152,7 +154,7 @@ def run_show(arguments: argparse.Namespace) -> None:
     if arguments.sheet is None and arguments.chart is None:
         lines.append(description(artifact))
         if not artifact.accuracy:
-            lines.append(f"next: mipset evaluate {arguments.file} --save")
+            lines.append(f"next: mipset evaluate {arguments.file}{'' if is_listed(arguments.file) else ' --save'}")
     if arguments.sheet is not None:
         from mipset.display.pictures import write_contact_sheet
 
@@ -197,6 +199,8 @@ def run_audit(arguments: argparse.Namespace) -> None:
     check_at_least(1, top=arguments.top)
     check_at_least(0, seed=arguments.seed)
     _check_pictures(arguments, "png")
+    if arguments.save:
+        refuse_to_save(arguments.file)
     artifact = read(arguments.file)
     data = dataset_of_file(arguments, arguments.file, artifact)
     from mipset.display.tables import in_columns

@@ -135,6 +135,17 @@ def short_names(paths: list[Path]) -> dict[Path, str]:
     return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
+def refuse_to_save(path: Path) -> None:
+    """Refuse to write something into a set of the gallery, or beside it: its index has the digest of its file."""
+    from mipset.file.gallery import is_listed
+
+    if is_listed(path):
+        raise SettingError(
+            f"`save` cannot change {path}, whose index has the digest of the file. Get a file of your own with "
+            f"`mipset fetch {path} --out FILE`."
+        )
+
+
 def check_output(arguments: argparse.Namespace, name: str = "out") -> None:
     """Refuse a path that cannot be written, or that exists while `--force` is missing, before any work is done.
 
@@ -148,7 +159,10 @@ def check_output(arguments: argparse.Namespace, name: str = "out") -> None:
     refuse_to_overwrite(out, arguments.force, name)
 
 
-def check_not_input(out: Path, source: Path, name: str = "out") -> None:
+def check_not_input(out: Path, given: Path, name: str = "out") -> None:
     """Refuse to overwrite the file that is read, even with `--force`."""
+    from mipset.file.gallery import local_file
+
+    source = local_file(given)
     if out.exists() and source.exists() and out.samefile(source):
         raise SettingError(f"`{name}` {out} would overwrite the file itself. Choose another name.")

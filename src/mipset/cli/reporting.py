@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mipset.cli.inputs import check_output, dataset_of_file, short_names
-from mipset.cli.parser import Verbs, add_json_flag, add_source_flags, add_verb, flag_of
+from mipset.cli.parser import Verbs, add_json_flag, add_source_flags, add_verb
+from mipset.cli.repeating import command_of
 from mipset.cli.wording import bytes_of, counted, length_of, print_message, print_result
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, DataError, MipsetError, MissingExtraError, SettingError, brief
@@ -21,8 +20,6 @@ from mipset.errors import ArtifactError, DataError, MipsetError, MissingExtraErr
 if TYPE_CHECKING:
     from mipset.data import Dataset
     from mipset.display.report.content import Report, ShownSet
-    from mipset.file.artifact import Artifact
-    from mipset.settings.recipe import Recipe
 
 PORT = 8377
 PAIRS = 20  # images of an audit that are shown beside the real ones
@@ -136,49 +133,6 @@ def _with_pictures(shown: ShownSet, data: Dataset) -> ShownSet:
     except MipsetError as error:
         return _without_start(shown, str(error))
     return replace(shown, start=start)
-
-
-def command_of(artifact: Artifact) -> str:
-    """The command that makes a set again: the nearest named recipe, and what differs from it. Empty if unknown."""
-    from mipset.file.provenance import NOT_ONE_RUN
-    from mipset.settings.catalogue import RECIPES
-    from mipset.settings.recipe import Recipe
-
-    provenance: Mapping[str, Any] = artifact.provenance
-    dataset = provenance.get("dataset")
-    unusual = (*NOT_ONE_RUN, "rank", "held_out")
-    if not isinstance(dataset, str) or any(provenance.get(key) is not None for key in unusual):
-        return ""
-    stored = {f.name: artifact.recipe[f.name] for f in fields(Recipe) if f.name in artifact.recipe}
-    try:
-        wanted = Recipe(**stored)
-    except (MipsetError, TypeError, ValueError):
-        return ""
-    fitting = [name for name, named in RECIPES.items() if named.dataset == dataset] or ["own-cpu"]
-    possible = []
-    for name in fitting:
-        with suppress(SettingError):  # a recipe that cannot have this policy
-            possible.append(_differences(name, wanted))
-    if not possible:
-        return ""
-    flags = min(possible, key=len)
-    loading = {"resolution": provenance.get("size"), "split_seed": provenance.get("split_seed") or None}
-    given = {**flags, **{name: value for name, value in loading.items() if value is not None}}
-    words = ["mipset", "condense", dataset, *(word for name, value in given.items() for word in (flag_of(name), value))]
-    bad = ["--skip-bad"] if provenance.get("skip_bad") else []
-    return " ".join(shlex.quote(str(word)) for word in (*words, *bad, "--out", "FILE"))
-
-
-def _differences(name: str, wanted: Recipe) -> dict[str, Any]:
-    """The flags that make the wanted recipe from a named one."""
-    from mipset.settings.catalogue import RECIPES, settled
-
-    named = settled(name, (), {key: getattr(wanted, key) for key in ("policy", "steps")})
-    settings = asdict(wanted)
-    different = {key: value for key, value in settings.items() if value != getattr(named, key) and wanted.reads(key)}
-    if wanted.policy != RECIPES[name].recipe.policy:
-        different = {"policy": wanted.policy, **different}
-    return {"recipe": name, **different}
 
 
 def run_watch(arguments: argparse.Namespace) -> None:

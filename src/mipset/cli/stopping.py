@@ -52,7 +52,7 @@ class Stopping:
         if self._received is not None:  # it is stopping already
             return
         if _torch_is_being_imported():
-            later = threading.Timer(0.1, os.kill, (os.getpid(), number))
+            later = threading.Timer(0.1, _send_to_itself, (number,))
             later.daemon = True
             later.start()
             return
@@ -109,6 +109,14 @@ class Stopping:
             self._waits = done < total
 
         return report_and_ask
+
+
+def _send_to_itself(number: int) -> None:
+    """Send a signal to this process. On Windows, os.kill would end it without asking its handler."""
+    if sys.platform == "win32":
+        signal.raise_signal(number)
+    else:
+        os.kill(os.getpid(), number)
 
 
 def _torch_is_being_imported() -> bool:

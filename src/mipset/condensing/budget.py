@@ -15,7 +15,6 @@ on this machine first. Batches are never larger than the data.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 
 from mipset.condensing import checks
-from mipset.condensing.costs import Shape, cost, timed
+from mipset.condensing.costs import Shape, cost, processor_seconds
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.engines import Engine, default_engine
@@ -42,7 +41,7 @@ COARSE = 1.25  # steps of experts are rounded to powers of this, so that runs wi
 
 @dataclass(frozen=True)
 class Times:
-    """Processor seconds on this machine, of all threads; on a GPU, seconds."""
+    """Processor seconds on this machine; on a GPU, seconds."""
 
     match: float  # of one class in one inner iteration
     step: float  # of one training step
@@ -53,8 +52,7 @@ class Times:
     def measured(cls, r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> Times:
         """Measure them with about a second of work."""
         whole = cost(r, data.shape, data.classes, len(data.train))
-        clock = time.process_time if device.type == "cpu" else time.perf_counter
-        match, step = timed(r, data.shape, data.classes, device, engine, clock)
+        match, step = processor_seconds(r, data.shape, data.classes, device, engine)
         per_flop, early = step / whole.step_flops, r.early_steps(len(data.train)) * step
         return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops, early)
 

@@ -37,7 +37,7 @@ from mipset.nn.networks import Network, builder, fresh
 from mipset.nn.training import Images, at_once
 from mipset.settings.architecture import Architecture
 from mipset.settings.choices import FROM_NOISE
-from mipset.settings.recipe import Recipe
+from mipset.settings.recipe import NAMED_WEIGHTS, Recipe
 
 Shape = tuple[int, int, int]  # channels, height, width
 META = torch.device("meta")
@@ -308,13 +308,34 @@ def timed(
     classes: int,
     device: torch.device,
     engine: Engine | None = None,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
     """Seconds of one match, its real images given, and of one training step here, from about a second of work.
 
-    Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs. `clock` can be
-    `time.process_time`, which does not depend on other work on the machine.
+    Steps that take longer are timed with fewer images, and the time is scaled by their FLOPs.
     """
+    return _timed(r, shape, classes, device, engine, time.perf_counter)
+
+
+def processor_seconds(
+    r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
+) -> tuple[float, float]:
+    """The same in processor time, which hardly depends on other work on the machine; on a GPU, in seconds.
+
+    It is measured with one thread: several spend processor time on waiting for each other.
+    """
+    if device.type != "cpu":
+        return timed(r, shape, classes, device, engine)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _timed(r, shape, classes, device, engine, time.process_time)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(
+    r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None, clock: Callable[[], float]
+) -> tuple[float, float]:
     whole = cost(r, shape, classes, 0)
     part = _cut(r, whole)
     small = whole if part is r else cost(part, shape, classes, 0)
@@ -341,7 +362,7 @@ def _cut(r: Recipe, whole: Cost) -> Recipe:
 
 def _with_ipc(r: Recipe, ipc: int) -> Recipe:
     """The same recipe for another number of images per class."""
-    keeps_weights = ipc == r.ipc or r.prefix_weights == "size"
+    keeps_weights = ipc == r.ipc or r.prefix_weights in NAMED_WEIGHTS
     return r.replace(ipc=ipc, prefix_weights=r.prefix_weights if keeps_weights else "one")
 
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import torch
 
 from mipset import __version__
 from mipset.condensing.assembly import work
-from mipset.condensing.costs import Shape, cost, timed
+from mipset.condensing.costs import Shape, cost, processor_seconds
 from mipset.io.files import home, write_whole
 from mipset.nn.engines import default_engine
 from mipset.nn.flops import learning_flops
@@ -49,18 +48,10 @@ class Job:
 
 
 def measured_rate() -> float:
-    """FLOPs per second of processor time on this machine: a match and a training step together.
-
-    With one thread, processor time hardly depends on other work on the machine; several would spend it on waiting.
-    """
-    cpu, threads = torch.device("cpu"), torch.get_num_threads()
+    """FLOPs per second of processor time on this machine: a match and a training step together."""
+    cpu = torch.device("cpu")
     counted = cost(SMALL, SHAPE, CLASSES, 0)
-    engine = default_engine(cpu, lambda: math.inf)
-    torch.set_num_threads(1)
-    try:
-        match, step = timed(SMALL, SHAPE, CLASSES, cpu, engine, time.process_time)
-    finally:
-        torch.set_num_threads(threads)
+    match, step = processor_seconds(SMALL, SHAPE, CLASSES, cpu, default_engine(cpu, lambda: math.inf))
     return (counted.match_flops + counted.step_flops) / (match + step)
 
 

@@ -9,6 +9,16 @@ from mipset.data import class_names
 from mipset.data.dataset import Dataset, Split, shape_text
 from mipset.errors import DataError
 
+NO_LICENCE = "unknown"
+CIFAR_TERMS = (
+    "No licence is stated. The authors ask to cite Alex Krizhevsky, Learning Multiple Layers of Features from Tiny "
+    "Images, 2009."
+)
+FASHION_TERMS = "MIT, © 2017 Zalando SE."
+IMAGENET_TERMS = (
+    "The images are those of ImageNet: for non-commercial research and education only, under the terms of access of "
+    "image-net.org. They belong to their photographers."
+)
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -30,6 +40,8 @@ class DatasetSpec:
     files: str = ""  # the official files that are needed, for messages
     page: str = ""  # where they are published
     md5: Mapping[str, str] = field(default_factory=dict)  # published digests of official files, by name
+    licence: str = NO_LICENCE  # a short name, as Hugging Face writes it
+    licence_note: str = ""  # the same in a sentence
 
     def verify(self, name: str, train: Split, test: Split) -> Dataset:
         """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError."""
@@ -66,6 +78,8 @@ FASHION_MINI = DatasetSpec(
     mean=(0.2861,),
     std=(0.3530,),
     sha256="9c0e3e70f8677877eca83e9f3dee5e5f84c8f706556a6a3a36650241e6c12bcd",
+    licence="mit",
+    licence_note=FASHION_TERMS,
 )
 
 CIFAR10 = DatasetSpec(
@@ -80,6 +94,8 @@ CIFAR10 = DatasetSpec(
     sha256="b7dc9c827704cef6fbdc7e3b33bd5fc916027c1d025fa402ef1c0e1dd780336e",
     files="cifar-10-python.tar.gz or cifar-10-binary.tar.gz",
     page="https://www.cs.toronto.edu/~kriz/cifar.html",
+    licence=NO_LICENCE,
+    licence_note=CIFAR_TERMS,
 )
 
 CIFAR100 = DatasetSpec(
@@ -99,6 +115,8 @@ CIFAR100 = DatasetSpec(
         "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
         "test.bin": "4499cfba6c016c1be1438163640a0898",
     },
+    licence=NO_LICENCE,
+    licence_note=CIFAR_TERMS,
 )
 
 SVHN = DatasetSpec(
@@ -117,6 +135,8 @@ SVHN = DatasetSpec(
         "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
         "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
     },
+    licence="other",
+    licence_note="For non-commercial use only, says the page of its authors (Netzer and others, 2011).",
 )
 
 STL10 = DatasetSpec(
@@ -136,6 +156,11 @@ STL10 = DatasetSpec(
         "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
         "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
     },
+    licence=NO_LICENCE,
+    licence_note=(
+        "No licence is stated. The images come from ImageNet, whose terms of access allow non-commercial research and "
+        "education only."
+    ),
 )
 
 EUROSAT = DatasetSpec(
@@ -149,6 +174,8 @@ EUROSAT = DatasetSpec(
     std=(0.2038, 0.1370, 0.1152),
     files="EuroSAT.zip",
     page="https://madm.dfki.de/files/sentinel/",
+    licence="mit",
+    licence_note="MIT, Patrick Helber and others. The images are modified Copernicus Sentinel data.",
 )
 
 TINY_IMAGENET = DatasetSpec(
@@ -162,6 +189,8 @@ TINY_IMAGENET = DatasetSpec(
     std=IMAGENET_STD,
     files="tiny-imagenet-200.zip",
     page="http://cs231n.stanford.edu/",
+    licence="other",
+    licence_note=IMAGENET_TERMS,
 )
 
 IMAGENETTE = DatasetSpec(
@@ -175,6 +204,8 @@ IMAGENETTE = DatasetSpec(
     std=IMAGENET_STD,
     files="imagenette2.tgz",
     page="https://github.com/fastai/imagenette",
+    licence="other",
+    licence_note=IMAGENET_TERMS,
 )
 
 IMAGENET10 = DatasetSpec(
@@ -188,6 +219,8 @@ IMAGENET10 = DatasetSpec(
     std=IMAGENET_STD,
     files="ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar",
     page="https://image-net.org/download.php",
+    licence="other",
+    licence_note=IMAGENET_TERMS,
 )
 
 FASHION_MNIST = DatasetSpec(
@@ -202,6 +235,8 @@ FASHION_MNIST = DatasetSpec(
     sha256="77eee00c73cfd4c98de51f79414c5f7b64b23fe45ae7d40e5d2e68644be4c737",
     files="the four files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and t10k-...",
     page="https://github.com/zalandoresearch/fashion-mnist",
+    licence="mit",
+    licence_note=FASHION_TERMS,
 )
 
 MNIST = DatasetSpec(
@@ -217,4 +252,9 @@ MNIST = DatasetSpec(
     flips=False,
     files="the four files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and t10k-...",
     page="https://ossci-datasets.s3.amazonaws.com/mnist/",
+    licence="other",
+    licence_note=(
+        "The page of its authors states no licence. Copies name CC BY-SA 3.0 or MIT. Yann LeCun and Corinna Cortes "
+        "hold the copyright."
+    ),
 )

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mipset.device.arguments import check_positive, checked_count
-from mipset.device.normalising import Images, Labels
 from mipset.device.source import Source
 from mipset.errors import BudgetError, SettingError
 from mipset.file.description import Accuracy, Description
 from mipset.file.header import file_bytes
+from mipset.file.pixels import Values
+from mipset.file.training_images import Labels
 from mipset.settings.protocol import BATCH, training_epochs
 from mipset.units import byte_count, spread
 
@@ -105,7 +106,7 @@ def plans(about: Description, batch: int = BATCH) -> list[Plan]:
 
 
 def probe(
-    train_step: Callable[[Images, Labels], object], source: Source, *, batch: int = BATCH, seconds: float = 2.0
+    train_step: Callable[[Values, Labels], object], source: Source, *, batch: int = BATCH, seconds: float = 2.0
 ) -> float:
     """Training images per second: `train_step(images, labels)` is called with real batches for about `seconds`.
 

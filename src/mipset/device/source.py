@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,15 +22,17 @@ from mipset.device.arguments import (
     is_sequence,
 )
 from mipset.device.cache import Cache
-from mipset.device.normalising import float32_scale
 from mipset.device.places import LocalFile, Place
-from mipset.device.subset import Subset, labelled
+from mipset.device.subset import Subset
 from mipset.errors import ArtifactError, RemoteError, SettingError
 from mipset.file.curves import curve_table
 from mipset.file.description import Description, contents, end_of_prefix, no_such_size
+from mipset.file.gallery import find, is_listed
+from mipset.file.gallery_index import Entry
 from mipset.file.grids import image_grid
 from mipset.file.header import check_length, file_bytes, read_header
 from mipset.file.pixels import Pixels
+from mipset.file.training_images import float32_scale, labelled
 from mipset.io import LEAST_RATE
 from mipset.io.memory import free_memory
 from mipset.markup import paragraph
@@ -48,7 +51,7 @@ def open(
     max_memory: int | None = None,
     report: Report = silent,
 ) -> Source:
-    """Open a condensed set at a path or at an http(s) address. Only its header is read.
+    """Open a condensed set at a path, at an http(s) address, or in the gallery (gallery:NAME). Only its header is read.
 
         source = device.open("https://example.org/c10.safetensors", cache="ranks")
         source.about.ipc, source.about.class_names, source.about.accuracy
@@ -65,8 +68,10 @@ def open(
         check_positive("least_rate", least_rate)
     if max_memory is not None:
         checked_count("max_memory", max_memory, most=MOST)
-    place = _place(where, timeout, least_rate)
-    return Source(place, Cache(Path(cache)) if cache is not None else None, report, max_memory)
+    listed = find(where) if is_listed(where) else None
+    place = _place(where if listed is None else listed.file, timeout, least_rate)
+    entry = None if listed is None else listed.entry
+    return Source(place, Cache(Path(cache)) if cache is not None else None, report, max_memory, entry)
 
 
 def _place(where: str | Path, timeout: float, least_rate: float) -> Place:
@@ -88,14 +93,23 @@ class Source:
     """
 
     def __init__(
-        self, place: Place, cache: Cache | None = None, report: Report = silent, max_memory: int | None = None
+        self,
+        place: Place,
+        cache: Cache | None = None,
+        report: Report = silent,
+        max_memory: int | None = None,
+        entry: Entry | None = None,
     ) -> None:
         self._place, self._cache, self._report = place, cache, report
         self._max_memory = max_memory
+        self._entry = entry  # of the gallery, if the file is listed there
+        self._digest = hashlib.sha256()  # of the header
         self._ranks: dict[int, Pixels] = {}  # [C, ch, h, w] each
         self._lock, self._busy = RLock(), False
         self.about: Description  # of the file
         self.about, self._start = read_header(self._piece, place.name)
+        if entry is not None:
+            entry.check_header(self._digest.hexdigest(), self.about, self._start, place.name)
         self._check_length()
         float32_scale(self.about, place.name)  # refuses a set that cannot be trained on before its pixels are read
 
@@ -200,7 +214,9 @@ class Source:
             except RemoteError as error:
                 raise self._naming_what_arrived(error) from error.__cause__
             self._check_length()
-            return [self._ranks[rank] for rank in range(n)]
+            ranks = [self._ranks[rank] for rank in range(n)]
+            self._check_whole(ranks)
+            return ranks
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -223,7 +239,9 @@ class Source:
         return error
 
     def _piece(self, start: int, stop: int) -> bytes:
-        return self._place.piece(start, stop, lambda count: self._report(READING, start + count, stop))
+        content = self._place.piece(start, stop, lambda count: self._report(READING, start + count, stop))
+        self._digest.update(content)
+        return content
 
     def _read(self, ranks: Sequence[int]) -> None:
         done, total = 0, len(ranks) * self.about.rank_bytes
@@ -248,6 +266,16 @@ class Source:
         """Refuse a file of another length than its header says, once the length is known."""
         if self._place.length is not None:
             check_length(self._place.length, self.about, self._start, self.name)
+
+    def _check_whole(self, ranks: Sequence[Pixels]) -> None:
+        """Refuse a whole file of the gallery that is not the listed one, if these are all its ranks."""
+        if self._entry is None or len(ranks) < self.about.ipc:
+            return
+        digest = self._digest.copy()
+        for rank in ranks:
+            digest.update(rank.data)
+        if digest.hexdigest() != self._entry.sha256:
+            raise self._entry.other_file(self.name, "its SHA-256 is not the one of the index")
 
     def _check_memory(self, n: int) -> None:
         """Refuse to read more than this machine, or the caller, allows: the header may promise any size."""

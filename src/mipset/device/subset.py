@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, count, pairwise
+from itertools import count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mipset.device.arguments import MOST, checked_count, checked_integers
-from mipset.device.normalising import Images, Labels, Normaliser
-from mipset.errors import SettingError, missing
+from mipset.errors import SettingError
 from mipset.file.artifact import Artifact, write
 from mipset.file.grids import image_grid
-from mipset.file.pixels import Pixels
+from mipset.file.hugging_face import hf_dataset
+from mipset.file.pixels import Pixels, Values
+from mipset.file.torch_sets import Transform, torch_dataset
+from mipset.file.training_images import Labels, Rank, TrainingImages
 from mipset.markup import paragraph
 from mipset.units import byte_count
 
 if TYPE_CHECKING:
-    from torch.utils.data import TensorDataset
+    import datasets
+    from torch.utils.data import Dataset
 
     from mipset.device.source import Source
-
-Rank = tuple[Pixels, Labels]
-"""Images [k, ch, h, w] of one rank, and their classes."""
 
 
 class Subset:
@@ -38,13 +37,11 @@ class Subset:
     def __init__(self, source: Source, sizes: tuple[int, ...], ranks: Iterable[Rank]) -> None:
         self.sizes = sizes  # one per class
         self._source = source
-        self._ranks = list(_cut(ranks, sizes))
-        self._ends = list(accumulate(len(images) for images, _ in self._ranks))
-        self._training = Normaliser(source.about, source.name)
+        self._training = TrainingImages(_cut(ranks, sizes), source.about, source.name)
 
     def __len__(self) -> int:
         """Training images."""
-        return self._ends[-1] * self._training.images
+        return len(self._training)
 
     def __repr__(self) -> str:
         sizes = self.sizes[0] if len(set(self.sizes)) == 1 else list(self.sizes)
@@ -53,7 +50,7 @@ class Subset:
     def _repr_html_(self) -> str:
         """Its stored images as a grid."""
         rows: list[list[Pixels]] = [[] for _ in self.sizes]
-        for images, classes in self._ranks:
+        for images, classes in self._training.ranks:
             for image, c in zip(images, classes, strict=True):
                 rows[c].append(image)
         return paragraph(repr(self).strip("<>")) + image_grid(self._source.about.class_names, rows)
@@ -61,14 +58,14 @@ class Subset:
     @property
     def nbytes(self) -> int:
         """Bytes of the stored pixels in memory; decoded all at once, they take `factor`² · 4 times as many."""
-        return sum(images.nbytes for images, _ in self._ranks)
+        return self._training.nbytes
 
     def grow(self, sizes: int | Sequence[int]) -> Subset:
         """A larger subset. Only ranks that neither this subset nor the source has are read."""
         counts = self._source.counts(sizes)
         if any(new < old for new, old in zip(counts, self.sizes, strict=True)):
             raise SettingError(f"{self} cannot grow to {sizes}. Use shrink() to make it smaller.")
-        self._source.offer(images for images, _ in self._ranks[: min(self.sizes)])
+        self._source.offer(images for images, _ in self._training.ranks[: min(self.sizes)])
         return self._source.prefix(counts)
 
     def shrink(self, sizes: int | Sequence[int]) -> Subset:
@@ -80,9 +77,9 @@ class Subset:
         if any(new > old for new, old in zip(counts, self.sizes, strict=True)):
             raise SettingError(f"{self} cannot shrink to {sizes}. Use grow() to make it larger.")
         self._source.forget(max(counts))
-        return Subset(self._source, counts, self._ranks)
+        return Subset(self._source, counts, self._training.ranks)
 
-    def take(self, numbers: Iterable[int]) -> tuple[Images, Labels]:
+    def take(self, numbers: Iterable[int]) -> tuple[Values, Labels]:
         """The training images with these numbers, float32 [k, ch, h, w] and normalised, and their labels [k]."""
         wanted = checked_integers("numbers", numbers)
         if not all(0 <= number < len(self) for number in wanted):
@@ -94,56 +91,51 @@ class Subset:
             needed = byte_count(4 * int(np.prod([float(side) for side in shape])))
             raise SettingError(f"{shape[0]} images at once need {needed} of memory. Use batches() instead.") from error
         for place, number in enumerate(wanted):
-            stored, tile = divmod(number, self._training.images)
-            rank = bisect_right(self._ends, stored)
-            pixels, classes = self._ranks[rank]
-            row = stored - self._ends[rank]  # negative: counted from the end of the rank
-            images[place], labels[place] = self._training(pixels[row], tile), classes[row]
+            images[place], labels[place] = self._training.normalised(number), self._training.label(number)
         return images, labels
 
-    def arrays(self) -> tuple[Images, Labels]:
+    def arrays(self) -> tuple[Values, Labels]:
         """All training images, float32 [len, ch, h, w] and normalised, and their labels, int64 [len]."""
         return self.take(range(len(self)))
 
-    def batches(self, batch: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Images, Labels]]:
+    def batches(self, batch: int, *, epochs: int | None = 1, seed: int = 0) -> Iterator[tuple[Values, Labels]]:
         """Shuffled batches of at most `batch` training images; each epoch has every training image once.
 
         An epoch has as few batches as possible, and their lengths differ by at most 1: a short last batch would count
-        as much as a full one. Images are decoded when their batch is due. If `epochs` is None, batches never end. The
+        as much as a full one. Values are decoded when their batch is due. If `epochs` is None, batches never end. The
         same seed gives the same batches.
         """
         number = -(-len(self) // checked_count("batch", batch))
         rounds = count() if epochs is None else range(checked_count("epochs", epochs))
         return self._batches(number, rounds, checked_count("seed", seed, least=0, most=MOST))
 
-    def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Images, Labels]]:
+    def _batches(self, number: int, epochs: Iterable[int], seed: int) -> Iterator[tuple[Values, Labels]]:
         ends = [len(self) * index // number for index in range(number + 1)]
         for epoch in epochs:
             order = np.random.default_rng([seed, epoch]).permutation(len(self))
             for start, end in pairwise(ends):
                 yield self.take(order[start:end])
 
-    def torch(self) -> TensorDataset:
-        """All training images and labels as a dataset of torch, which must be installed."""
-        try:
-            import torch
-            from torch.utils.data import TensorDataset
-        except ImportError as error:
-            raise missing("torch", "Subset.torch()") from error
-        return TensorDataset(*map(torch.from_numpy, self.arrays()))
+    def torch(self, transform: Transform | None = None, *, normalised: bool = True) -> Dataset[tuple[Any, int]]:
+        """The training images as a map-style dataset of torch, as `Artifact.torch` gives them."""
+        return torch_dataset(self._training, transform, normalised)
+
+    def hf(self) -> datasets.Dataset:
+        """The training images as a dataset of Hugging Face, as `Artifact.hf` gives them."""
+        return hf_dataset(self._training)
 
     def artifact(self) -> Artifact:
         """The set as `mipset.read` returns it. All classes must have the same size."""
         description = self._source.about.prefix(self._size("An Artifact"))
-        return Artifact.of(description, np.stack([images for images, _ in self._ranks]))
+        return Artifact.of(description, np.stack([images for images, _ in self._training.ranks]))
 
     def write(self, path: str | Path) -> None:
         """Write a file of its own. All classes must have the same size. After an error, `path` is as it was before."""
         description = self._source.about.prefix(self._size("A file"))
-        write(path, description, (images for images, _ in self._ranks))
+        write(path, description, (images for images, _ in self._training.ranks))
 
     def _size(self, target: str) -> int:
-        """Images per class, which `target` needs to be the same for all classes."""
+        """Values per class, which `target` needs to be the same for all classes."""
         size, *others = set(self.sizes)
         if others:
             raise SettingError(
@@ -151,12 +143,6 @@ class Subset:
                 "Take a prefix of one size."
             )
         return size
-
-
-def labelled(ranks: Iterable[Pixels]) -> Iterator[Rank]:
-    """Whole ranks [C, ch, h, w], each with the classes of its images."""
-    for images in ranks:
-        yield images, np.arange(len(images))
 
 
 def _cut(ranks: Iterable[Rank], sizes: Sequence[int]) -> Iterator[Rank]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mipset.errors import printable
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
+from mipset.file.gallery_index import Entry
 from mipset.units import byte_count, spread
 
 
@@ -96,6 +97,35 @@ def description(artifact: Artifact) -> str:
     if not artifact.accuracy:
         lines += ["", "accuracy  not measured yet"]
     return "\n".join(lines)
+
+
+def gallery_table(entries: Sequence[Entry]) -> str:
+    """The sets of a gallery: what they are, how large and how good."""
+    rows = [["name", "dataset", "images per class", "size", "accuracy in % (images per class)", "protocol", "licence"]]
+    for entry in entries:
+        curve = _longest_curve(entry.accuracy)
+        shown = [point for place, point in enumerate(curve) if place in (0, len(curve) // 2, len(curve) - 1)]
+        rows.append(
+            [
+                entry.name,
+                printable(entry.dataset),
+                str(entry.ipc),
+                byte_count(entry.bytes),
+                ", ".join(f"{point.mean:.1f} ({point.size})" for point in shown) or "not measured",
+                printable(curve[0].protocol.partition(",")[0]) if curve else "",
+                printable(entry.licence),
+            ]
+        )
+    return in_columns(rows, left=(0, 1, 4, 5, 6))
+
+
+def _longest_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
+    """The points that were measured in one way, for the way with the most sizes, ordered by size."""
+    curves: dict[tuple[str, str, int, str], list[Accuracy]] = {}
+    for point in points:
+        curves.setdefault((point.protocol, point.network, point.seed, point.data), []).append(point)
+    longest: list[Accuracy] = max(curves.values(), key=lambda curve: len(curve), default=[])
+    return sorted(longest, key=lambda point: point.size)
 
 
 def _parts(parts: object) -> str:

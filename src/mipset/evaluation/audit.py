@@ -19,7 +19,7 @@ from torch import Tensor
 from mipset.condensing.synthetic import Formation, formation
 from mipset.data import Dataset
 from mipset.file.artifact import Artifact
-from mipset.file.audit_file import AuditFile, Neighbour
+from mipset.file.audit_file import AuditFile, Neighbour, suspicious
 from mipset.nn.pixels import to_uint8, to_unit
 from mipset.nn.randomness import Purpose, permutation
 from mipset.reporting import Report, silent
@@ -43,7 +43,7 @@ class Audit:
     @property
     def suspicious(self) -> list[Neighbour]:
         """The images that are nearer to a real image than half of the real images are to another."""
-        return [neighbour for neighbour in self.neighbours if neighbour.share < 0.5]
+        return suspicious(self.neighbours)
 
 
 def audit(artifact: Artifact, data: Dataset, seed: int = 0, report: Report = silent) -> Audit:

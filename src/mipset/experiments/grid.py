@@ -18,6 +18,7 @@ from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.experiments.builders import BUILDERS, Condensation, SetBuilder
 from mipset.experiments.results import Result
+from mipset.io.names import portable_name
 from mipset.settings.architecture import Architecture
 from mipset.settings.choices import POLICIES, policies_reading
 from mipset.settings.methods import Method
@@ -174,7 +175,7 @@ class Grid:
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""
         own = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": outer}
-        return f"{cell.method.kind.replace(':', '-')}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
+        return f"{portable_name(cell.method.kind)}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
 
     def table(self, results: Iterable[Result]) -> list[Result]:
         """Those results that belong to the table of this grid: the methods of the grid first, in their order.

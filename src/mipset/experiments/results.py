@@ -16,7 +16,7 @@ from typing import Any
 from mipset.errors import ArtifactError
 from mipset.experiments.digests import with_digest, without_digest
 from mipset.io.claims import claimed_in_turn
-from mipset.io.files import append_whole
+from mipset.io.files import BINARY, append_whole
 
 READS, READ_PAUSE = 5, 0.05  # of a file whose last line is not whole, and the seconds between them
 LOG = "log.jsonl"  # the log of a condensation, in its folder
@@ -103,7 +103,7 @@ def add_result(path: Path, result: Result) -> None:
     """Add one line, whole or not at all. Processes of all machines that share the disk take turns."""
     line = (with_digest(asdict(result)) + "\n").encode()
     with claimed_in_turn(path.with_suffix(".claim")):
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o666)
         try:
             if os.fstat(handle).st_size:
                 os.lseek(handle, -1, os.SEEK_END)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -30,12 +30,20 @@ from mipset.file.description import (
     points_up_to,
     shared_fields,
 )
+from mipset.file.gallery import ListedSet, find, is_listed
 from mipset.file.grids import image_grid
 from mipset.file.header import check_length, header_bytes, not_whole, read_header
+from mipset.file.hugging_face import hf_dataset
 from mipset.file.pixels import Pixels
 from mipset.file.provenance import Provenance
+from mipset.file.torch_sets import Transform, torch_dataset
+from mipset.file.training_images import TrainingImages, labelled
 from mipset.io.files import write_whole
 from mipset.markup import paragraph
+
+if TYPE_CHECKING:
+    import datasets
+    from torch.utils.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,27 @@ class Artifact:
         points = points_up_to(n, self)
         return replace(self, images=self.images[:n], accuracy=points)
 
+    @property
+    def training_images(self) -> TrainingImages:
+        """The training images, one at a time, decoded when they are used."""
+        return TrainingImages(labelled(self.images), self, "The set")
+
+    def torch(self, transform: Transform | None = None, *, normalised: bool = True) -> Dataset[tuple[Any, int]]:
+        """The training images as a map-style dataset of torch: pairs of an image, float32 [ch, h, w], and an int.
+
+        Images are decoded when they are asked for, and the dataset can be pickled for the workers of a DataLoader.
+        They are normalised with the mean and std of the file, or have values in [0, 1] if `normalised` is False.
+        `transform` is called with each image.
+        """
+        return torch_dataset(self.training_images, transform, normalised)
+
+    def hf(self) -> datasets.Dataset:
+        """The training images as a dataset of Hugging Face `datasets`, with the columns `image` and `label`.
+
+        They are pictures, rounded to bytes, in the order of `torch()`.
+        """
+        return hf_dataset(self.training_images)
+
     def with_accuracy(self, points: Sequence[Accuracy]) -> Artifact:
         """The same set with `points` on its accuracy curve.
 
@@ -133,7 +162,12 @@ def write(path: Path | str, description: Description, ranks: Iterable[Pixels]) -
 
 
 def read(path: Path | str) -> Artifact:
-    """Read and verify a file. Anything else than a complete and unaltered condensed set raises an ArtifactError."""
+    """Read and verify a file, or gallery:NAME, a set of the gallery.
+
+    Anything else than a complete and unaltered condensed set raises an ArtifactError.
+    """
+    if is_listed(path):
+        return _read_listed(find(path))
     name = str(path)
     with opened(Path(path)) as stream:
         length = os.fstat(stream.fileno()).st_size
@@ -152,6 +186,19 @@ def read(path: Path | str) -> Artifact:
                 f"{name} needs {prod(description.shape):,} bytes of memory, which is more than this machine has free. "
                 "Read a prefix of it with mipset.device.open()."
             ) from error
+    return _verified(description, pixels, name)
+
+
+def _read_listed(listed: ListedSet) -> Artifact:
+    """A set of the gallery. Its whole file is verified against the index."""
+    content, name = listed.content(), listed.name
+    description, start = read_header(lambda start, stop: content[start:stop], name)
+    listed.entry.check_header(hashlib.sha256(content[:start]).hexdigest(), description, start, name)
+    return _verified(description, np.frombuffer(bytearray(content[start:]), np.uint8), name)
+
+
+def _verified(description: Description, pixels: Pixels, name: str) -> Artifact:
+    """The set of these pixels, if they are those of the description."""
     if len(pixels) != prod(description.shape):  # another program made the file shorter meanwhile
         raise not_whole(name, "its pixels end early")
     images = pixels.reshape(description.shape)

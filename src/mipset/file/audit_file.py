@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -38,6 +38,11 @@ class AuditFile:
     usual: float  # median distance of a real image from the nearest other one
     real_class_names: Sequence[str]
     neighbours: Sequence[Neighbour]  # the nearest first
+
+
+def suspicious(neighbours: Iterable[Neighbour]) -> list[Neighbour]:
+    """The images that are nearer to a real image than half of the real images are to another."""
+    return [neighbour for neighbour in neighbours if neighbour.share < 0.5]
 
 
 def path_of(file: Path) -> Path:

@@ -6,12 +6,15 @@ condensing/synthetic.py does the same with torch.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from mipset.file.artifact import Artifact
 from mipset.file.pixels import Pixels, Values, to_uint8, to_unit
+
+if TYPE_CHECKING:
+    from mipset.file.artifact import Artifact
 
 
 class Decoder:

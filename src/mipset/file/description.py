@@ -176,10 +176,11 @@ def check_fields(shape: Sequence[int], fields: SetFields) -> None:
             f"it must be from 1 to {MOST_FACTOR}, and each tile must have at least one pixel."
         )
     for point in fields.accuracy:
-        _check_point(point, shape[0])
+        check_point(point, shape[0])
 
 
-def _check_point(point: Accuracy, ipc: int) -> None:
+def check_point(point: Accuracy, ipc: int) -> None:
+    """Refuse a point that a set of `ipc` images per class cannot have."""
     if not (1 <= point.size <= ipc and 0 <= point.mean <= 100 and 0 <= point.std <= 100 and point.networks >= 1):
         raise ArtifactError(
             f"The accuracy point {brief(point)} is not valid: sizes go from 1 to {ipc}, accuracies and their std from "

@@ -35,7 +35,7 @@ def header_bytes(description: Description) -> bytes:
         "classes": list(description.class_names),
         "recipe": dict(description.recipe),
         "provenance": dict(description.provenance),
-        "accuracy": [_point_fields(point) for point in description.accuracy],
+        "accuracy": [point_fields(point) for point in description.accuracy],
         "sha256": list(description.sha256),
     }
     try:
@@ -74,7 +74,7 @@ def parse_header(header: bytes, name: str) -> Description:
     if len(header) != end:
         raise not_whole(name, f"its header ends after {len(header)} of {end} bytes")
     try:
-        entries = _json(header[LENGTH.size :].decode("utf-8"), parse_int=_unsigned)
+        entries = strict_json(header[LENGTH.size :].decode("utf-8"), parse_int=_unsigned)
         json.dumps(entries, ensure_ascii=False).encode()  # refuses half of a surrogate pair, which is not text
     except (ValueError, RecursionError) as error:
         raise not_whole(name, f"its header is not JSON: {brief(error)}") from error
@@ -93,7 +93,7 @@ def parse_header(header: bytes, name: str) -> Description:
         raise ArtifactError(f"{name} holds images of type {brief(entry.get('dtype'), str)}: the type must be U8.")
     shape = _shape(entry, name)
     try:
-        fields = _json(metadata[KEY])
+        fields = strict_json(metadata[KEY])
         version = fields["format"]
         if type(version) is int and version == FORMAT:
             return _parse(fields, shape)
@@ -153,16 +153,17 @@ def _parse(fields: Mapping[str, Any], shape: tuple[int, ...]) -> Description:
         class_names=tuple(_checked("classes", name, str) for name in _typed(fields, "classes", list)),
         recipe=_typed(fields, "recipe", dict),
         provenance=_typed(fields, "provenance", dict),
-        accuracy=tuple(_point(point) for point in _typed(fields, "accuracy", list)),
+        accuracy=tuple(parse_point(point) for point in _typed(fields, "accuracy", list)),
     )
 
 
-def _point_fields(point: Accuracy) -> dict[str, Any]:
+def point_fields(point: Accuracy) -> dict[str, Any]:
     """The fields of a point, without those that are unknown."""
     return {name: value for name, value in vars(point).items() if value is not None}
 
 
-def _point(fields: Mapping[str, Any]) -> Accuracy:
+def parse_point(fields: Mapping[str, Any]) -> Accuracy:
+    """A point of an accuracy curve, as `point_fields` gives it."""
     return Accuracy(
         size=_typed(fields, "size", int),
         mean=float(_typed(fields, "mean", int | float)),
@@ -202,7 +203,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _json(text: str, parse_int: Callable[[str], int] = int) -> Any:
+def strict_json(text: str, parse_int: Callable[[str], int] = int) -> Any:
     """The value of JSON text in which all numbers are finite and no key is repeated within an object."""
     return json.loads(text, parse_int=parse_int, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique)
 

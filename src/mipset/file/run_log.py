@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mipset.errors import ArtifactError, brief
-from mipset.io.files import append_whole, write_whole
+from mipset.io.files import BINARY, append_whole, write_whole
 
 SUFFIX = ".log.jsonl"  # of the log of a file, after its name
 VERSION = 1
@@ -81,7 +81,7 @@ def begin(path: Path, about: Mapping[str, Any], kept_until: int = 0) -> None:
 def add(path: Path, entry: Entry) -> None:
     """Add a line, whole or not at all."""
     line = f"{_line(entry)}\n".encode()
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | BINARY)
     try:
         append_whole(handle, line, path)
     finally:

@@ -157,6 +157,11 @@ def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[
         return None, error
 
 
+def _outcome_of(pickled: bytes) -> tuple[Any, Exception | None]:
+    """The same for work that only a worker unpickles: the scheduler of dask need not have torch."""
+    return _outcome(*pickle.loads(pickled))
+
+
 def _outcome_here(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
     """The same in a job of this machine, which ends with the process that controls it."""
     end_with_starter()
@@ -175,10 +180,11 @@ class DaskExecutor(Executor):
     """The workers of a dask scheduler. dask itself gives the work of a lost worker to another one, some times."""
 
     def __init__(self, address: str) -> None:
+        from cloudpickle import dumps  # of which dask is made: it knows functions of a script, too
         from distributed import Client
         from distributed.scheduler import KilledWorker
 
-        self._killed = KilledWorker
+        self._killed, self._pickled = KilledWorker, dumps
         try:
             self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, ImportError) as error:
@@ -189,7 +195,7 @@ class DaskExecutor(Executor):
         self._inner = self._client.get_executor(pure=False)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        inner: Future[Any] = self._inner.submit(_outcome, function, arguments)
+        inner: Future[Any] = self._inner.submit(_outcome_of, self._pickled((function, arguments)))
         outer: Future[Any] = Future()
 
         def settle(done: Future[Any]) -> None:

@@ -15,7 +15,10 @@ from typing import BinaryIO
 
 from mipset.errors import ArtifactError
 from mipset.io import locks
+from mipset.io.names import portable_name
 from mipset.units import byte_count
+
+BINARY: int = getattr(os, "O_BINARY", 0)  # for os.open: Windows changes the ends of lines otherwise
 
 
 def home() -> Path:
@@ -201,8 +204,35 @@ def refuse_to_overwrite(path: Path, force: bool, argument: str = "out") -> None:
     check_writable(path, argument)
 
 
+def refuse_to_replace(
+    folder: Path, force: bool, is_ours: Callable[[Path], bool], content: str, argument: str = "out"
+) -> None:
+    """Refuse a folder that is not empty, unless `force` is set and `is_ours` says that nothing else is lost with it.
+
+    `content` is what we would write there, in words; `argument` is the name of the argument that gave the path.
+    """
+    if not folder.is_dir():
+        refuse_to_overwrite(folder, force, argument)
+        if folder.exists():
+            raise ArtifactError(
+                f"{folder} is a file. Name a folder as `{argument}`; it is created if it does not exist."
+            )
+    elif any(folder.iterdir()):
+        if not force:
+            raise ArtifactError(
+                f"{folder} exists already. Choose another `{argument}`, or set `force` to replace the folder."
+            )
+        if not is_ours(folder):
+            raise ArtifactError(
+                f"{folder} holds more than {content}. Choose another `{argument}`, or empty the folder."
+            )
+
+
 def check_writable(path: Path, argument: str = "out") -> None:
     """Raise an error if a file cannot be made beside `path`: no permission, a disk without space, a bad name."""
+    portable = portable_name(path.name)
+    if sys.platform == "win32" and portable != path.name:  # it would write a stream of another file, or to a device
+        raise ArtifactError(f"{path.name} is no name of a file on Windows. Choose another `{argument}`: {portable}.")
     try:
         with _part_of(path, _make_file) as part:
             part.unlink()

@@ -89,6 +89,9 @@ def only_writer(out: Path) -> Iterator[None]:
         with suppress(OSError):
             path.unlink()  # before the lock is given up: the next process then makes a new file
         os.close(handle)
+        if sys.platform == "win32":  # where an open file cannot be removed
+            with suppress(OSError):
+                path.unlink()
 
 
 def _opened_and_taken(path: Path, out: Path) -> int:

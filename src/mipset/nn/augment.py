@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mipset.settings.choices import augmentation_names
 from mipset.settings.part import Part
+from mipset.settings.protocol import DEFAULT, PROTOCOLS
 
 CROP_SHARE = 0.125  # of a side, the largest shift
 CUTOUT_SHARE = 0.5  # of a side, the length of the square
@@ -38,11 +39,11 @@ COLOUR_VALUES = (0.2175, 0.0188, 0.0045)  # deviations along the principal compo
 COLOUR_VECTORS = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836, -0.6948, 0.4203))
 
 
-def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+def _uniform(generator: torch.Generator | None, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
     return low + (high - low) * torch.rand(count, generator=generator)
 
 
-def _integers(generator: torch.Generator, count: int, low: int, high: int) -> Tensor:
+def _integers(generator: torch.Generator | None, count: int, low: int, high: int) -> Tensor:
     return torch.randint(low, high + 1, (count,), generator=generator)
 
 
@@ -73,7 +74,7 @@ class Color(Transform):
     contrast: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int) -> Color:
+    def draw(cls, generator: torch.Generator | None, count: int) -> Color:
         return cls(*(_uniform(generator, count) for _ in range(3)))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -92,7 +93,7 @@ class Crop(Transform):
     right: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int, resolution: tuple[int, int]) -> Crop:
+    def draw(cls, generator: torch.Generator | None, count: int, resolution: tuple[int, int]) -> Crop:
         reach = [_pixels(CROP_SHARE, side) for side in resolution]
         return cls(*(_integers(generator, count, -s, s) for s in reach))
 
@@ -117,7 +118,7 @@ class Cutout(Transform):
     column: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int, resolution: tuple[int, int]) -> Cutout:
+    def draw(cls, generator: torch.Generator | None, count: int, resolution: tuple[int, int]) -> Cutout:
         # the centre of an even square is between two pixels, so it has one more position
         last = [side - _pixels(CUTOUT_SHARE, side) % 2 for side in resolution]
         return cls(*(_integers(generator, count, 0, end) for end in last))
@@ -140,7 +141,7 @@ class Flip(Transform):
     mirrored: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int) -> Flip:
+    def draw(cls, generator: torch.Generator | None, count: int) -> Flip:
         return cls(_uniform(generator, count) < 0.5)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -157,12 +158,12 @@ class Affine(Transform):
     align_corners: bool
 
     @classmethod
-    def draw_scale(cls, generator: torch.Generator, count: int, align_corners: bool) -> Affine:
+    def draw_scale(cls, generator: torch.Generator | None, count: int, align_corners: bool) -> Affine:
         sx, sy = (_uniform(generator, count, 1 / SCALE_RATIO, SCALE_RATIO) for _ in range(2))
         return cls._of(sx, torch.zeros(count), torch.zeros(count), sy, align_corners)
 
     @classmethod
-    def draw_rotate(cls, generator: torch.Generator, count: int, align_corners: bool) -> Affine:
+    def draw_rotate(cls, generator: torch.Generator | None, count: int, align_corners: bool) -> Affine:
         angle = _uniform(generator, count, -ROTATE_DEGREES, ROTATE_DEGREES) * (math.pi / 180)
         return cls._of(angle.cos(), -angle.sin(), angle.sin(), angle.cos(), align_corners)
 
@@ -189,7 +190,7 @@ class Zoom(Transform):
     part: Tensor  # x and y of the centre, half width and half height
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int) -> Zoom:
+    def draw(cls, generator: torch.Generator | None, count: int) -> Zoom:
         area = _uniform(generator, count, ZOOM_AREA, 1.0)
         ratio = _uniform(generator, count, -math.log(ZOOM_RATIO), math.log(ZOOM_RATIO)).exp()
         half_width, half_height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
@@ -213,7 +214,7 @@ class Jitter(Transform):
     saturation: Tensor
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int) -> Jitter:
+    def draw(cls, generator: torch.Generator | None, count: int) -> Jitter:
         return cls(*(_uniform(generator, count, 1 - JITTER, 1 + JITTER) for _ in range(3)))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -230,7 +231,7 @@ class Lighting(Transform):
     amounts: Tensor  # [1 or B, 3]
 
     @classmethod
-    def draw(cls, generator: torch.Generator, count: int) -> Lighting:
+    def draw(cls, generator: torch.Generator | None, count: int) -> Lighting:
         return cls(LIGHTING * torch.randn(count, 3, generator=generator))
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -283,12 +284,22 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Augmentation(Part, ABC):
-    """A list of operations that draws can be made from."""
+    """A list of operations that draws can be made from. Calling it draws for each image, and transforms them all."""
 
     operations: tuple[Operation, ...]
     align_corners: bool = False
 
-    def draw(self, generator: torch.Generator, resolution: tuple[int, int], images: int | None = None) -> Draw:
+    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Normalised images [B, ch, h, w], each transformed by a draw of its own; or a single image [ch, h, w].
+
+        Without a `generator`, torch's own is used.
+        """
+        if images.dim() == 3:
+            return self(images[None], generator)[0]
+        height, width = images.shape[2:]
+        return self.draw(generator, (height, width), images=len(images))(images)
+
+    def draw(self, generator: torch.Generator | None, resolution: tuple[int, int], images: int | None = None) -> Draw:
         """Draw for images of `resolution`: one set of parameters for each of `images`, or one shared by all (None)."""
         count = 1 if images is None else images
         makers: dict[Operation, Callable[[], Transform]] = {
@@ -305,11 +316,11 @@ class Augmentation(Part, ABC):
         return Draw(tuple(makers[operation]() for operation in self._compose(generator)))
 
     @abstractmethod
-    def _compose(self, generator: torch.Generator) -> list[Operation]:
+    def _compose(self, generator: torch.Generator | None) -> list[Operation]:
         """The operations of one draw, in order."""
 
 
-def _one_of(among: Sequence[Operation], generator: torch.Generator) -> list[Operation]:
+def _one_of(among: Sequence[Operation], generator: torch.Generator | None) -> list[Operation]:
     return [among[int(_integers(generator, 1, 0, len(among) - 1))]] if among else []
 
 
@@ -323,7 +334,7 @@ GEOMETRIC = (Operation.CROP, Operation.SCALE, Operation.ROTATE)
 class IDC(Augmentation):
     """Zoom, flip, colour, jitter, lighting, then one of crop, scale and rotate, then cutout: each if it is listed."""
 
-    def _compose(self, generator: torch.Generator) -> list[Operation]:
+    def _compose(self, generator: torch.Generator | None) -> list[Operation]:
         first, geometric, last = (
             [operation for operation in group if operation in self.operations] for group in (FIRST, GEOMETRIC, LAST)
         )
@@ -334,7 +345,7 @@ class IDC(Augmentation):
 class DSA(Augmentation):
     """Exactly one of the listed operations."""
 
-    def _compose(self, generator: torch.Generator) -> list[Operation]:
+    def _compose(self, generator: torch.Generator | None) -> list[Operation]:
         return _one_of(self.operations, generator)
 
 
@@ -359,8 +370,17 @@ class Mixed:
         return self.share * loss + (1 - self.share) * F.cross_entropy(scores, self.second)
 
 
-def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator, probability: float) -> Mixed:
-    """With `probability`, paste the same box of a shuffled batch into the batch (CutMix with λ ~ Beta(1, 1))."""
+def cutmix(
+    images: Tensor,
+    labels: Tensor,
+    generator: torch.Generator | None = None,
+    probability: float = PROTOCOLS[DEFAULT].mix,
+) -> Mixed:
+    """With `probability`, paste the same box of a shuffled batch into the batch (CutMix with λ ~ Beta(1, 1)).
+
+    The result has the mixed `images`, and `loss(scores)`, which weights both labels of an image. Without a `generator`,
+    torch's own is used.
+    """
     if float(_uniform(generator, 1)) >= probability:
         return Mixed(images, labels, labels, 1.0)
     height, width = images.shape[2:]
@@ -381,6 +401,9 @@ def cutmix(images: Tensor, labels: Tensor, generator: torch.Generator, probabili
 COMPOSITIONS: Mapping[str, type[Augmentation]] = {"idc": IDC, "dsa": DSA}
 
 
-def augmentation(names: str, composition: str = "idc") -> Augmentation:
-    """`color_crop_cutout` as an augmentation of this composition; `none` is one that does nothing."""
+def augmentation(names: str = PROTOCOLS[DEFAULT].augment, composition: str = "idc") -> Augmentation:
+    """`color_crop_cutout` as an augmentation of this composition; `none` is one that does nothing.
+
+    The default is that of evaluations. `augmentation()(images)` transforms normalised images [B, ch, h, w].
+    """
     return COMPOSITIONS[composition](tuple(Operation(name) for name in augmentation_names(names)))

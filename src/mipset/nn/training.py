@@ -98,8 +98,7 @@ class TrainingRule:
     ) -> None:
         """One step on normalised images. Every process of a team draws for all images, so all take the same step."""
         resolution = (images.shape[2], images.shape[3])
-        draw = self.augmentation.draw(generator, resolution, images=len(images))
-        mixed = cutmix(draw(images), labels, generator, self.mix)
+        mixed = cutmix(self.augmentation(images, generator), labels, generator, self.mix)
         optimiser.zero_grad(set_to_none=True)
 
         def loss(rows: slice) -> Tensor:

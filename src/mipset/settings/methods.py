@@ -106,6 +106,12 @@ METHODS: dict[str, Method] = dict(
             prefix_weights="size",
         ),
         _method(
+            "every-prefix-inverse",
+            "every-prefix with weight N / n for size n, which is better for one image per class",
+            policy="every-prefix",
+            prefix_weights="inverse",
+        ),
+        _method(
             "every-prefix-plain",
             "every-prefix with plain gradient steps of the pixels",
             policy="every-prefix",

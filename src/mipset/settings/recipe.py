@@ -42,6 +42,7 @@ from mipset.settings.choices import (
 )
 from mipset.settings.part import is_own
 
+NAMED_WEIGHTS = {"one": 0, "size": 1, "inverse": -1}  # size n of N has the weight (n / N) to this power
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
@@ -73,7 +74,7 @@ class Recipe:
     subset_weight: float = _setting(1.0, "weight of the loss of a subset; the whole set has weight 1", least=0)
     prefix_weights: str = _setting(
         "one",
-        "weights of the sizes (every-prefix): `one`, `size`, N numbers such as 1,1,2, "
+        "weights of the sizes (every-prefix): `one`, `size` (n / N), `inverse` (N / n), N numbers such as 1,1,2, "
         "or the percentage of devices that use a size, such as 1:60,5:40",
     )
     steps: str = _setting("balanced", "how far each image moves (every-prefix)", among=STEPS)
@@ -222,9 +223,9 @@ class Recipe:
             )
         if len(self.size_weights) != self.ipc:
             raise SettingError(
-                f"`prefix_weights` is {self.prefix_weights!r}: it must be one, size, {self.ipc} numbers separated by "
-                f"commas (one for each size), or percentages for some sizes such as 1:60,{self.ipc}:40. "
-                f"All must be finite and at least 0, and one of them larger than 0."
+                f"`prefix_weights` is {self.prefix_weights!r}: it must be {', '.join(NAMED_WEIGHTS)}, {self.ipc} "
+                f"numbers separated by commas (one for each size), or percentages for some sizes such as "
+                f"1:60,{self.ipc}:40. All must be finite and at least 0, and one of them larger than 0."
             )
 
     def __repr__(self) -> str:
@@ -288,10 +289,8 @@ class Recipe:
     @property
     def size_weights(self) -> tuple[float, ...]:
         """The weights of sizes 1..N of every-prefix; `subset_weight` multiplies all of them but the last."""
-        if self.prefix_weights == "one":
-            weights = [1.0] * self.ipc
-        elif self.prefix_weights == "size":
-            weights = [n / self.ipc for n in range(1, self.ipc + 1)]
+        if self.prefix_weights in NAMED_WEIGHTS:
+            weights = [(n / self.ipc) ** NAMED_WEIGHTS[self.prefix_weights] for n in range(1, self.ipc + 1)]
         else:
             weights = _numbers(self.prefix_weights, self.ipc)
         if not weights:
@@ -301,7 +300,7 @@ class Recipe:
     @property
     def fleet(self) -> dict[int, float]:
         """The share of devices that use each size, if the weights were given as numbers; they add up to 1."""
-        if self.prefix_weights in ("one", "size"):
+        if self.prefix_weights in NAMED_WEIGHTS:
             return {}
         weights = _numbers(self.prefix_weights, self.ipc)
         return {n: weight / sum(weights) for n, weight in enumerate(weights, start=1) if weight}

@@ -18,7 +18,7 @@ from mipset.errors import ArtifactError, SettingError, choose
 from mipset.exchange.exports import c_header, npz, parquet, png, pt, webdataset
 from mipset.file.artifact import Artifact
 from mipset.file.decoding import decoded
-from mipset.io.files import refuse_to_overwrite, write_folder, write_whole
+from mipset.io.files import refuse_to_overwrite, refuse_to_replace, write_folder, write_whole
 from mipset.settings.exchange_choices import EXPORT_FORMATS
 
 PNG = "png"
@@ -44,7 +44,7 @@ def export(artifact: Artifact, to: str, out: Path, *, stored: bool | None = None
         artifact = decoded(artifact)
     try:
         if to == PNG:
-            png.check_out_folder(out, force)
+            refuse_to_replace(out, force, png.is_export, "an export to PNG files")
             write_folder(out, png.folder_content(artifact))
             return artifact
         refuse_to_overwrite(out, force)

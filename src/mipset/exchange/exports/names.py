@@ -1,4 +1,4 @@
-"""Names for folders, C code and Parquet.
+"""Names for folders and C code.
 
 Class names come from a file and may be anything: a path, empty, a megabyte long.
 """
@@ -26,18 +26,6 @@ def c_identifier(stem: str) -> str:
     """An identifier for C that resembles the stem of a file name."""
     identifier = _ascii_words(stem, "_").lower() or "mipset"
     return f"set_{identifier}" if identifier[0].isdigit() else identifier
-
-
-def distinct_names(names: Sequence[str]) -> list[str]:
-    """The names as valid Unicode, all different: a second `cat` becomes `cat (2)`."""
-    last_numbers: dict[str, int] = {}  # of each name so far, in their order
-    for name in names:
-        candidate = valid = name.encode("utf-8", "replace").decode("utf-8")
-        while candidate in last_numbers:
-            last_numbers[valid] += 1
-            candidate = f"{valid} ({last_numbers[valid]})"
-        last_numbers[candidate] = 1
-    return list(last_numbers)
 
 
 def _ascii_words(text: str, separator: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from mipset.errors import missing
 from mipset.exchange.exports.images import label_list, png_files
 from mipset.exchange.exports.metadata import metadata
-from mipset.exchange.exports.names import distinct_names
 from mipset.exchange.exports.png import picture_paths
 from mipset.file.artifact import Artifact
+from mipset.file.hugging_face import distinct_names
 
 
 def file_content(artifact: Artifact) -> bytes:
@@ -19,6 +20,12 @@ def file_content(artifact: Artifact) -> bytes:
 
     Stored images with tiles have a third column, `factor`.
     """
+    (content,) = file_contents(artifact, artifact.ipc)
+    return content
+
+
+def file_contents(artifact: Artifact, ranks: int) -> Iterator[bytes]:
+    """The same in several files, each with the next `ranks` ranks."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -33,9 +40,12 @@ def file_content(artifact: Artifact) -> bytes:
     ]
     labels = label_list(artifact)
     values = [pa.array(pictures, image), pa.array(labels), pa.array([artifact.factor] * len(labels))]
-    stream = io.BytesIO()
-    pq.write_table(pa.table(values[: len(columns)], schema=schema), stream)
-    return stream.getvalue()
+    table = pa.table(values[: len(columns)], schema=schema)
+    rows = ranks * len(artifact.class_names)
+    for start in range(0, len(labels), rows):
+        stream = io.BytesIO()
+        pq.write_table(table.slice(start, rows), stream)
+        yield stream.getvalue()
 
 
 def schema_metadata(artifact: Artifact) -> dict[str, str]:

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mipset.display.pictures import contact_sheet
-from mipset.errors import ArtifactError
 from mipset.exchange.exports.images import label_list, png_files
 from mipset.exchange.exports.metadata import METADATA_FILE, metadata_json
 from mipset.exchange.exports.names import folder_names
 from mipset.file.artifact import Artifact
-from mipset.io.files import refuse_to_overwrite
 
 CONTACT_SHEET = "sheet.png"
 NOTE_FILE = "README.txt"
@@ -47,21 +45,6 @@ def picture_paths(artifact: Artifact) -> list[str]:
     digits = max(4, len(str(ranks - 1)))
     tiles = f"-{artifact.factor}x{artifact.factor}" if artifact.factor > 1 else ""
     return [f"{folders[label]}/{i // classes:0{digits}d}{tiles}.png" for i, label in enumerate(label_list(artifact))]
-
-
-def check_out_folder(out: Path, force: bool) -> None:
-    """Refuse a folder that is not empty, unless `force` is set and it holds nothing but an export."""
-    if not out.is_dir():
-        refuse_to_overwrite(out, force)
-        if out.exists():
-            raise ArtifactError(f"{out} is a file. Name a folder as `out`; it is created if it does not exist.")
-    elif any(out.iterdir()):
-        if not force:
-            raise ArtifactError(f"{out} exists already. Choose another `out`, or set `force` to replace the folder.")
-        if not is_export(out):
-            raise ArtifactError(
-                f"{out} holds more than an export to PNG files. Choose another `out`, or empty the folder."
-            )
 
 
 def is_export(folder: Path) -> bool:

@@ -1,12 +1,12 @@
-"""Compile `kernels.cpp` once for this machine, and find the result again.
+"""Find the compiled kernels: those that a binary wheel brought, or compile `kernels.cpp` once for this machine.
 
-A library is code: it is kept in, and loaded from, folders only that no other user can change.
+A library is code. One that comes with the package is trusted as the package is. One that is compiled is kept in, and
+loaded from, folders only that no other user can change.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import shlex
@@ -18,24 +18,59 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
+import torch
+
 from mipset.errors import NoCompilerError
 from mipset.io.files import home
+from mipset.nn.native.levels import FLAGS, levels_of, shipped_name, short_hash
 
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-shared", "-fPIC", "-fno-math-errno")
+MACHINE_FLAGS = (*FLAGS, "-march=native")
 COMPILERS = ("c++", "g++", "clang++")
 
 
+SHIPPED = Path(__file__).parent  # where a binary wheel has its libraries
+
+
 def library() -> Path:
-    """The path of the compiled kernels in the cache folder; compiles them if they are missing or damaged."""
+    """The path of the compiled kernels: those of the wheel if they fit this machine, or else those of the cache folder.
+
+    They are compiled if they are missing there or damaged.
+    """
     source = resources.files("mipset.nn.native").joinpath("kernels.cpp").read_bytes()
+    return _shipped(source) or _compiled(source)
+
+
+def _shipped(source: bytes) -> Path | None:
+    """The fastest library of the wheel that this processor runs, if it was compiled from this source."""
+    for level in levels_of(platform.machine()):
+        path = SHIPPED / shipped_name(level, source)
+        if path.is_file() and _runs(level):
+            try:
+                ctypes.CDLL(str(path))
+                return path
+            except OSError:  # such as one that needs a newer C library, or OpenMP, which is not here
+                continue
+    return None
+
+
+def _runs(level: str) -> bool:
+    """Whether this processor has the instruction sets of a level."""
+    best = torch.backends.cpu.get_cpu_capability()
+    if level == "avx512-bf16":
+        return best == "AVX512" and b"avx512_bf16" in _processor().split()
+    return {"avx512": best == "AVX512", "avx2": best in ("AVX512", "AVX2")}.get(level, True)
+
+
+def _compiled(source: bytes) -> Path:
+    """The library of the cache folder."""
     folder = home() / "kernels"
     _check_private(folder)
     reasons = []
     for compiler in _compilers():
         try:
             version = _run([*compiler, "--version"])
-            machine = " ".join([*FLAGS, platform.machine(), *platform.libc_ver()]).encode()
-            name = _hash(b"\0".join([source, version, machine, _processor()]))
+            machine = " ".join([*MACHINE_FLAGS, platform.machine(), *platform.libc_ver()]).encode()
+            name = short_hash(b"\0".join([source, version, machine, _processor()]))
             path = next((path for path in folder.glob(f"{name}-*.so") if _own(path) and _whole(path)), None)
             path = path or _compile(compiler, source, folder, name)
             ctypes.CDLL(str(path))
@@ -50,13 +85,9 @@ def library() -> Path:
     raise reasons[0]
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def _whole(path: Path) -> bool:
     """Whether the content of a file has the hash in its name: opening a truncated library would end the process."""
-    return path.stem.endswith(_hash(path.read_bytes()))
+    return path.stem.endswith(short_hash(path.read_bytes()))
 
 
 def _check_private(folder: Path) -> None:
@@ -90,9 +121,9 @@ def _compile(compiler: list[str], source: bytes, to: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=to) as folder:
         text, compiled = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         text.write_bytes(source)
-        _run([*compiler, *FLAGS, "-o", str(compiled), str(text)])
+        _run([*compiler, *MACHINE_FLAGS, "-o", str(compiled), str(text)])
         compiled.chmod(0o700)
-        path = to / f"{name}-{_hash(compiled.read_bytes())}.so"
+        path = to / f"{name}-{short_hash(compiled.read_bytes())}.so"
         compiled.replace(path)  # atomic: several processes may compile at the same time
     return path
 
