@@ -146,7 +146,7 @@ def cell_flops(dataset: str, ipc: int, method: str) -> float:
     recipe = paper_recipe(dataset, ipc, policy="mdc" if method == "mdc" else "baseline-c")
     sizes = {"baseline-a": PAPER_SIZES[ipc], "baseline-b": [1] * ipc}.get(method, [ipc])
     one, two = (_run_flops(recipe.replace(ipc=size), classes, images) for size in (1, 2))
-    return sum(one + (size - 1) * (two - one) for size in sizes)  # every further image costs the same
+    return math.fsum(one + (size - 1) * (two - one) for size in sizes)  # every further image costs the same
 
 
 @cache
@@ -178,7 +178,7 @@ def _cell_row(title: str, cells: Sequence[float]) -> list[str]:
     one = makespan(cells, 1)
     times = [f"{duration(makespan(cells, n))} ({one / makespan(cells, n):.1f}x)" for n in WORKERS[1:]]
     longest = duration(max(cells) / THROUGHPUT)
-    return [title, str(len(cells)), flop_count(sum(cells)), longest, duration(one), *times]
+    return [title, str(len(cells)), flop_count(math.fsum(cells)), longest, duration(one), *times]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
