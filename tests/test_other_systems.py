@@ -136,7 +136,7 @@ class TestWindows:
         with locks.only_writer(tmp_path / "x"):
             assert names(tmp_path) == {".x.mipset-lock"}
             handle = os.open(tmp_path / ".x.mipset-lock", os.O_RDONLY)
-            assert f"process {os.getpid()} on " in locks._owner(handle)
+            assert f"process {os.getpid()} on " in str(locks.Holder.from_bytes(os.read(handle, 1000)))
             os.close(handle)
             is_open.add(1)
             monkeypatch.setattr(os, "close", closing)
@@ -164,7 +164,8 @@ def test_files_that_grow_are_opened_without_changing_ends_of_lines(
     open_file, binary = os.open, 1 << 29
 
     def recording(path: Path, flags: int, *mode: int) -> int:
-        used.append(flags)
+        if Path(path).name in ("log", "results"):  # claims have no ends of lines
+            used.append(flags)
         return open_file(path, flags & ~binary, *mode)
 
     monkeypatch.setattr(os, "open", recording)

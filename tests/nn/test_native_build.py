@@ -90,7 +90,7 @@ class TestSafeFolder:
     @pytest.fixture(autouse=True)
     def path(self, kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """The library in a cache folder of its own. The compiler copies it, which is fast."""
-        copy = f'for word; do [ "$last" = -o ] && cp {kernels._path} "$word"; last="$word"; done; true'
+        copy = f'for word; do [ "$last" = -o ] && cp {kernels._library._name} "$word"; last="$word"; done; true'
         script = f'case "$1" in --version) echo 1;; *) {copy};; esac'
         monkeypatch.setenv("CXX", fake_compiler(tmp_path, script))
         monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))

@@ -22,7 +22,7 @@ SOURCE = resources.files("mipset.nn.native").joinpath("kernels.cpp").read_bytes(
 def shipped(kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a library for each level of x86: copies of that of this machine. There is no compiler."""
     for level in LEVELS["x86_64"]:
-        shutil.copy(kernels._path, tmp_path / shipped_name(level, SOURCE))
+        shutil.copy(kernels._library._name, tmp_path / shipped_name(level, SOURCE))
     monkeypatch.setattr(build, "SHIPPED", tmp_path)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("CXX", "no-such-compiler")
