@@ -178,7 +178,7 @@ def _cell_row(title: str, cells: Sequence[float]) -> list[str]:
     one = makespan(cells, 1)
     times = [f"{duration(makespan(cells, n))} ({one / makespan(cells, n):.1f}x)" for n in WORKERS[1:]]
     longest = duration(max(cells) / THROUGHPUT)
-    return [title, str(len(cells)), flop_count(math.fsum(cells)), longest, duration(one), *times]
+    return [title, str(len(cells)), flop_count(round(math.fsum(cells))), longest, duration(one), *times]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
