@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -159,22 +159,30 @@ def names(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
 
 
-def start(
-    code: str, *arguments: object, cwd: Path, until: str, processes: list[subprocess.Popen[str]]
+def in_new_session(
+    command: Sequence[object], cwd: Path, processes: list[subprocess.Popen[str]], **environment: str
 ) -> subprocess.Popen[str]:
-    """Start a driver in a process group of its own, and return when it has printed a line."""
-    script = cwd.parent / f"{cwd.name}-driver.py"
-    script.write_text(code, encoding="utf-8")
+    """A process in a group of its own, which is added to `processes`: whoever has that list ends them."""
     process = subprocess.Popen(
-        [sys.executable, str(script), *map(str, arguments)],
+        [str(part) for part in command],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": SOURCE},
+        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     processes.append(process)
+    return process
+
+
+def start(
+    code: str, *arguments: object, cwd: Path, until: str, processes: list[subprocess.Popen[str]]
+) -> subprocess.Popen[str]:
+    """Start a driver in a process group of its own, and return when it has printed a line."""
+    script = cwd.parent / f"{cwd.name}-driver.py"
+    script.write_text(code, encoding="utf-8")
+    process = in_new_session([sys.executable, script, *arguments], cwd, processes)
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line == until + "\n", line + (process.stderr.read() if process.stderr and process.poll() else "")

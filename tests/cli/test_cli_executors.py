@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import BRIEF, SOURCE, TINY, Here
+from commands import BRIEF, TINY, Here, in_new_session
 from mipset.io import executors
 from mipset.io.executors import Place
 
@@ -58,17 +58,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str] | None =
 
 def started(code: str, *arguments: object, cwd: Path, to: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
     """A process of Python code."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": SOURCE},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    to.append(process)
-    return process
+    return in_new_session([sys.executable, "-c", code, *arguments], cwd, to)
 
 
 def log(folder: Path) -> list[list[str]]:

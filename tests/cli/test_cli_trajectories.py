@@ -66,6 +66,16 @@ def test_command_says_how_much_disk_it_needs_and_lowers_its_loss(
     assert after < 0.9 * before
 
 
+def test_compare_says_once_how_much_disk_its_methods_need(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
+    flags = ("--methods", "baseline-c,mdc", "--sizes", "1", "--networks", "1", "--epochs", "1", "--workers", "1")
+    process = run("compare", MTT[1], "--data", f"npz:{data}", *MTT[2:], *flags, "--out", "cmp", cwd=tmp_path)
+    done(process)
+    assert process.stderr.count("mipset: The trajectories of 2 experts will take ") == 1, process.stderr
+
+
 def test_dry_run_tells_the_cost_of_each_size_and_of_the_disk(data: Path, here: Here) -> None:
     every = ("condense", f"npz:{data}", *MTT, "--policy", "every-prefix", "--dry-run")
     printed = here(*every, "--student-sizes", "0")
@@ -79,7 +89,7 @@ def test_disk_that_is_too_full_is_refused_before_training(
 ) -> None:
     monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(experts, "free_bytes", lambda _: 1000)
-    monkeypatch.setattr("mipset.cli.condensing.print_message", lambda _: None)
+    monkeypatch.setattr("mipset.cli.machine.print_message", lambda _: None)
     message = refusal("condense", f"npz:{data}", *MTT, "--out", tmp_path / "x.safetensors")
     assert re.search(r"need [\d.]+ kB in .*fewer --experts or --expert-starts", message)
     assert names(tmp_path) == {"noise.npz"}

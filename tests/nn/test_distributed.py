@@ -9,7 +9,6 @@ tests allow one grey level (`LEVEL`), and a hundredth of it in the mean. Selecti
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 import mipset
+from commands import in_new_session
 from mipset import cli
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense
@@ -113,17 +113,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def start_one(command: Sequence[object], cwd: Path = tmp_path, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONWARNINGS": "error", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
+        return in_new_session(command, cwd, started, PYTHONWARNINGS="error", **environment)
 
     yield start_one
     for process in started:

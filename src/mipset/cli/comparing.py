@@ -18,6 +18,7 @@ from mipset.cli.machine import (
     device_of,
     place_of,
     refuse_torchrun,
+    tell_disk,
     workers_of,
 )
 from mipset.cli.parser import (
@@ -124,6 +125,10 @@ def run_compare(arguments: argparse.Namespace) -> None:
     from mipset.experiments.report import write_report
     from mipset.experiments.scheduling import run_missing
 
+    if place.is_this_process:  # else each worker has a disk of its own
+        runs = [run for run in comparison.missing_runs(comparison.grid.cells) if run.of is None]
+        recipes = sorted((run.recipe for run in runs), key=lambda recipe: recipe.experts)  # the largest counts
+        tell_disk(arguments, recipes, comparison.grid.data, machine.device, machine.engine)
     jobs = comparison.store.folder / "jobs"
     with Progress(f"comparing on {comparison.grid.data.name}") as bar, place.opened(jobs) as executor:
         try:

@@ -23,7 +23,15 @@ from mipset.cli.inputs import (
     loading_of,
     recipe_name_for,
 )
-from mipset.cli.machine import Engines, add_machine_flags, add_memory_flag, check_memory, device_of, refuse_torchrun
+from mipset.cli.machine import (
+    Engines,
+    add_machine_flags,
+    add_memory_flag,
+    check_memory,
+    device_of,
+    refuse_torchrun,
+    tell_disk,
+)
 from mipset.cli.parser import (
     Parser,
     Verbs,
@@ -188,7 +196,7 @@ def _condense(arguments: argparse.Namespace) -> None:
     team.agree({"data": sources, "engine": str(engine), **flags})
     identity = Identity(recipe, sources, str(engine), arguments.budget or "")
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    _tell_disk(recipe, data, device, engine, team)
+    tell_disk(arguments, [recipe], data, device, engine)
     with _assembling(arguments, found, arguments.budget is not None or recipe.reads("experts")) as report:
         parts = assemble(recipe, data, device, first, engine, team, report=report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)
@@ -448,23 +456,6 @@ def _cost(recipe: Recipe, data: Dataset) -> Cost:
     return cost(recipe, data.shape, data.classes, len(data.train), len(data.test))
 
 
-def _tell_disk(recipe: Recipe, data: Dataset, device: torch.device, engine: Engine, team: Team) -> None:
-    """Say how much disk the trajectories of experts will take, before the first of them is trained."""
-    from mipset.condensing.assembly import expert_files
-    from mipset.units import byte_count
-
-    if recipe.learner != "trajectories" or not team.leads:
-        return
-    files = expert_files(recipe, data, device, engine)
-    missing = files.missing_trajectories(recipe.experts)
-    if missing:
-        needed = _cost(recipe, data).trajectory_bytes * missing // recipe.experts
-        free = "" if files.free_bytes is None else f", where {byte_count(files.free_bytes)} are free"
-        print_message(
-            f"The trajectories of {counted(missing, 'expert')} will take {byte_count(needed)} in {files.folder}{free}."
-        )
-
-
 def _print_cost(
     arguments: argparse.Namespace,
     recipe: Recipe,
@@ -557,7 +548,7 @@ def _grow(arguments: argparse.Namespace, artifact: Artifact) -> None:
     # The provenance names the dataset as it is stored, not with its classes in the order of the file.
     origin: Provenance = {"sha256": dataset.sha256, "engine": str(engine)}
     _begin(arguments, identity, found, packed_bytes(recipe, data, origin))
-    _tell_disk(recipe, data, device, engine, arguments.team)
+    tell_disk(arguments, [recipe], data, device, engine)
     with _assembling(arguments, found, recipe.reads("experts")) as report:
         parts = grown(artifact, data, recipe, device, engine, report)
     run = CheckpointedRun(_checkpoint_path(arguments), parts, identity)

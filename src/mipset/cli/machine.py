@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mipset.cli.parser import Parser
-from mipset.cli.wording import print_message
+from mipset.cli.wording import counted, print_message
 from mipset.errors import NoCompilerError, SettingError, choices
 from mipset.nn.distributed import Team
 from mipset.units import byte_count
@@ -18,8 +18,10 @@ from mipset.units import byte_count
 if TYPE_CHECKING:
     import torch
 
+    from mipset.data import Dataset
     from mipset.io.executors import Place
     from mipset.nn.engines import Engine
+    from mipset.settings.recipe import Recipe
 
 
 COMPILE = ("auto", "on", "off")
@@ -100,6 +102,25 @@ def check_memory(
             f"This needs about {byte_count(needed)} of memory, but {byte_count(free)} are free. Choose a smaller "
             f"{choices([f'`{name}`' for name in reduce])}, or set `force_memory` to try it all the same."
         )
+
+
+def tell_disk(
+    arguments: argparse.Namespace, recipes: Iterable[Recipe], data: Dataset, device: torch.device, engine: Engine
+) -> None:
+    """Say how much disk the trajectories of experts will take, before the first of them is trained."""
+    from mipset.condensing.assembly import expert_files
+    from mipset.condensing.costs import cost
+
+    experts = {expert_files(r, data, device, engine): r for r in recipes if r.learner == "trajectories"}
+    for files, recipe in experts.items():  # recipes that differ in other settings share them
+        missing = files.missing_trajectories(recipe.experts)
+        if missing and arguments.team.leads:
+            all_bytes = cost(recipe, data.shape, data.classes, len(data.train)).trajectory_bytes
+            needed = byte_count(all_bytes * missing // recipe.experts)
+            free = "" if files.free_bytes is None else f", where {byte_count(files.free_bytes)} are free"
+            print_message(
+                f"The trajectories of {counted(missing, 'expert')} will take {needed} in {files.folder}{free}."
+            )
 
 
 def refuse_torchrun(verb: str) -> None:
