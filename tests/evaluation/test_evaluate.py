@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import multiprocessing
+import os
+import signal
 import statistics
 import time
 from dataclasses import replace
@@ -14,7 +16,7 @@ import torch
 
 from mipset.data import Dataset, Split
 from mipset.data.specs import MNIST
-from mipset.errors import ArtifactError, DataError, DivergedError, SettingError
+from mipset.errors import ArtifactError, DataError, DivergedError, LostWorkerError, SettingError
 from mipset.evaluation.evaluate import Evaluation, Score, decoded
 from mipset.file.artifact import Artifact
 from mipset.nn.networks import ConvNet, DenseNet, ResNet, ResNetAP
@@ -180,6 +182,35 @@ def test_curve_has_mean_and_deviation_over_networks(toy: Dataset, artifact: Arti
     assert points[1].std == pytest.approx(statistics.stdev([50.0, 40.0]))
     assert {(p.network, p.protocol, p.seed, p.data) for p in points} == {(str(SMALL), str(SHORT), 7, toy.sha256)}
     assert evaluation.curve(scores[:1])[0].std == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 3])
+def test_scores_of_a_killed_process_are_computed_again(toy: Dataset, artifact: Artifact, kills: int) -> None:
+    """Real processes, one of which is killed after a score, up to three times: then it is an error."""
+    evaluation = Evaluation(artifact, toy, SHORT, SMALL)
+    others = set(multiprocessing.active_children())
+    scores: list[Score] = []
+
+    def compute() -> None:
+        rounds = 0
+        for score in evaluation.scores([1, 2, 3, 4], networks=20, workers=2):
+            scores.append(score)
+            fresh = {process.pid for process in set(multiprocessing.active_children()) - others} - killed
+            if rounds < kills and fresh:
+                victim = fresh.pop()
+                assert victim is not None
+                killed.update({victim, *fresh})
+                rounds += 1
+                os.kill(victim, signal.SIGKILL)
+
+    killed: set[int | None] = set()
+    if kills == 1:
+        compute()
+        assert len({(score.size, score.network) for score in scores}) == len(scores) == 80
+    else:
+        with pytest.raises(LostWorkerError, match="was killed, 3 times, perhaps because memory ran out"):
+            compute()
 
 
 def test_ending_workers_leaves_other_processes_alone(toy: Dataset, artifact: Artifact) -> None:
