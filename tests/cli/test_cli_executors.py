@@ -215,6 +215,7 @@ def test_slurm_settings_are_those_of_submitit() -> None:
     assert Place.named("submitit:local").threads == 1
 
 
+@pytest.mark.slow
 def test_interrupted_command_cancels_what_is_queued(
     here: Here, tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
