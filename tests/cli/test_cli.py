@@ -130,12 +130,14 @@ class TestHelp:
             ("evaluate",): {
                 *("FILE", "--help", "--sizes", "--networks", "--network", "--width"),
                 *("--depth", "--seed", "--data", "--skip-bad", "--workers", "--save", "--force-memory", "--config"),
+                "--executor",
                 *protocol,
                 *machine,
             },
             ("compare",): {
                 *("RECIPE", "--help", "--methods", "--seeds", "--out", "--data", "--held-out", "--sizes", "--at"),
                 *("--networks", "--evaluation-seed", "--evaluate-with", "--workers", "--dry-run", "--force-memory"),
+                "--executor",
                 "--config",
                 *(settings - {"--steps"}),
                 *protocol,

@@ -43,7 +43,6 @@ SMALL = [
     *("--ipc", "4", "--policy", "mdc", "--period", "1", "--width", "8", "--depth", "2", "--outer", "5", "--inner", "2"),
     *("--real-batch", "8", "--train-images", "30", "--train-batch", "15", "--pixel-lr", "0.05", "--threads", "1"),
     *("--objective", "gradient", "--learner", "trained", "--pixel-optimiser", "sgd", "--init", "mix"),
-    *("--early-epochs", "1"),
 ]
 WITH_EXPERTS = [
     *("--ipc", "2", "--policy", "every-prefix", "--width", "8", "--depth", "2", "--outer", "3", "--inner", "2"),
@@ -113,7 +112,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def start_one(command: Sequence[object], cwd: Path = tmp_path, **environment: str) -> subprocess.Popen[str]:
-        return in_new_session(command, cwd, started, PYTHONWARNINGS="error", **environment)
+        return in_new_session(command, cwd, started, **{"PYTHONWARNINGS": "error", **environment})
 
     yield start_one
     for process in started:
