@@ -50,6 +50,7 @@ class TestQuantisation:
         ]
 
     @pytest.mark.usefixtures("kernels")
+    @pytest.mark.slow
     def test_command_prints_one_column_for_each_size(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

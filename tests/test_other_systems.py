@@ -74,7 +74,7 @@ def on_system(platform: str, *words: object, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("platform", ["win32", "darwin"])
+@pytest.mark.parametrize("platform", ["win32", pytest.param("darwin", marks=pytest.mark.slow)])
 def test_commands_run_without_what_only_linux_has(platform: str, tmp_path: Path, pets: Path) -> None:
     (tmp_path / "pets.npz").write_bytes(pets.read_bytes())
     condense = ("condense", "npz:pets.npz", "--out", "x.safetensors", *TINY)

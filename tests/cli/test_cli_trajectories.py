@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ import torch
 
 import mipset
 from commands import Here, done, is_refused, names, run, save_npz
+from mipset.cli.machine import tell_disk
 from mipset.condensing import experts
 from mipset.condensing.assembly import assemble
 from mipset.condensing.condense import condense
 from mipset.condensing.growing import recipe_of
+from mipset.nn.distributed import ALONE
+from mipset.nn.engines import Engine
 
 MTT = [
     *(
@@ -66,6 +70,7 @@ def test_command_says_how_much_disk_it_needs_and_lowers_its_loss(
     assert after < 0.9 * before
 
 
+@pytest.mark.slow
 def test_compare_says_once_how_much_disk_its_methods_need(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +79,18 @@ def test_compare_says_once_how_much_disk_its_methods_need(
     process = run("compare", MTT[1], "--data", f"npz:{data}", *MTT[2:], *flags, "--out", "cmp", cwd=tmp_path)
     done(process)
     assert process.stderr.count("mipset: The trajectories of 2 experts will take ") == 1, process.stderr
+
+
+def test_recipes_that_share_experts_are_told_their_disk_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MIPSET_HOME", str(tmp_path / "home"))
+    few = mipset.recipe("cifar10-mtt-cpu", ipc=2, width=4, depth=2, experts=2)
+    recipes = [few, few.replace(policy="mdc"), few.replace(width=8), mipset.recipe("cifar10-cpu")]
+    tell_disk(Namespace(team=ALONE), recipes, mipset.load(f"npz:{data}"), torch.device("cpu"), Engine())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2, "two folders: that of width 4, and that of width 8"
+    assert all(line.startswith("mipset: The trajectories of 2 experts will take ") for line in lines)
 
 
 def test_dry_run_tells_the_cost_of_each_size_and_of_the_disk(data: Path, here: Here) -> None:

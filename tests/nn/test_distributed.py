@@ -393,7 +393,7 @@ class TestTheSameRun:
 
 
 class TestEnds:
-    @pytest.mark.parametrize("dies", ["0", "1"])
+    @pytest.mark.parametrize("dies", ["0", pytest.param("1", marks=pytest.mark.slow)])
     def test_run_with_a_killed_process_can_be_resumed_by_one(
         self,
         torchrun: Callable[..., Ended],
@@ -456,7 +456,7 @@ class TestEnds:
         assert torch.equal(saved["pixels"], parts.S.pixels)
         assert torch.equal(saved["sampler"]["chosen"], parts.sampler.state["chosen"])
 
-    @pytest.mark.parametrize("stops", ["0", "1"])
+    @pytest.mark.parametrize("stops", ["0", pytest.param("1", marks=pytest.mark.slow)])
     def test_process_that_does_not_answer_is_noticed(self, start: Start, driver: Path, pets: str, stops: str) -> None:
         """After the time that is set, even if it is the leading one, which has what the others exchange."""
         team = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
