@@ -19,11 +19,7 @@ class AnyAttribute(type):
     """A stand-in class has every attribute, such as the members of an enumeration, each another one."""
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        value = AnyAttribute(name, (Placeholder,), {"__module__": cls.__module__})
-        setattr(cls, name, value)
-        return value
+        return _new_attribute(cls, name, cls.__module__)
 
 
 class Placeholder(metaclass=AnyAttribute):
@@ -40,11 +36,16 @@ class StandIn(ModuleType):
     """A module that has every name."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        value = AnyAttribute(name, (Placeholder,), {"__module__": self.__name__})
-        setattr(self, name, value)
-        return value
+        return _new_attribute(self, name, self.__name__)
+
+
+def _new_attribute(owner: object, name: str, module: str) -> Any:
+    """Give the owner a stand-in class of this name."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    value = AnyAttribute(name, (Placeholder,), {"__module__": module})
+    setattr(owner, name, value)
+    return value
 
 
 class Finder(MetaPathFinder, Loader):

@@ -34,6 +34,7 @@ from mipset.condensing.states import weights_of
 from mipset.condensing.synthetic import Synthetic, formation
 from mipset.nn.engines import Engine
 from mipset.nn.networks import Network, builder, fresh
+from mipset.nn.threads import using_threads
 from mipset.nn.training import Images, at_once
 from mipset.settings.architecture import Architecture
 from mipset.settings.choices import FROM_NOISE
@@ -325,12 +326,8 @@ def processor_seconds(
     """
     if device.type != "cpu":
         return timed(r, shape, classes, device, engine)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with using_threads(1):
         return _timed(r, shape, classes, device, engine, time.process_time)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _timed(

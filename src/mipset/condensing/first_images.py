@@ -19,6 +19,7 @@ from mipset.file.pixels import Pixels
 from mipset.file.provenance import NOT_ONE_RUN
 from mipset.nn.engines import Engine, native
 from mipset.nn.pixels import to_uint8
+from mipset.nn.threads import using_threads
 from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
@@ -39,9 +40,7 @@ def first_images(artifact: Artifact, data: Dataset, threads: int | None = None, 
     r = _recipe(artifact.recipe)
     if (r.ipc, r.factor) != (artifact.ipc, artifact.factor):
         raise SettingError("the recipe in the file is for a set of another size.")
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(threads or before)
+    with using_threads(threads or torch.get_num_threads()):
         engine = native() if artifact.provenance.get("engine") == "compiled kernels" else Engine()
         if r.learner == "experts" and r.init in NEED_A_NETWORK:
             _check_experts(r, data, engine)
@@ -50,8 +49,6 @@ def first_images(artifact: Artifact, data: Dataset, threads: int | None = None, 
         rank = artifact.provenance.get("rank") or 0
         parts = assemble(r, data, engine=engine, first_rank=rank, report=report)
         return to_uint8(parts.S.pixels).numpy()
-    finally:
-        torch.set_num_threads(before)
 
 
 def _recipe(stored: Mapping[str, Any]) -> Recipe:

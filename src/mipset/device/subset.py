@@ -102,7 +102,7 @@ class Subset:
         """Shuffled batches of at most `batch` training images; each epoch has every training image once.
 
         An epoch has as few batches as possible, and their lengths differ by at most 1: a short last batch would count
-        as much as a full one. Values are decoded when their batch is due. If `epochs` is None, batches never end. The
+        as much as a full one. Images are decoded when their batch is due. If `epochs` is None, batches never end. The
         same seed gives the same batches.
         """
         number = -(-len(self) // checked_count("batch", batch))
@@ -135,7 +135,7 @@ class Subset:
         write(path, description, (images for images, _ in self._training.ranks))
 
     def _size(self, target: str) -> int:
-        """Values per class, which `target` needs to be the same for all classes."""
+        """Images per class, which `target` needs to be the same for all classes."""
         size, *others = set(self.sizes)
         if others:
             raise SettingError(

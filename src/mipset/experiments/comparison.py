@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,17 +30,19 @@ class Comparison:
 
     def missing(self, cell: Cell) -> list[EvaluationTarget]:
         """The results of a cell that are not in the folder."""
-        finished = {result.cell for result in self.results()}
-        return [target for target in cell.targets if self.grid.result_key(cell, target) not in finished]
+        return self._missing(cell, self._finished())
 
     def unfinished(self) -> list[int]:
         """The numbers of the cells of which results are missing. The folder is read once."""
-        finished = {result.cell for result in self.results()}
-        return [
-            number
-            for number, cell in enumerate(self.grid.cells)
-            if any(self.grid.result_key(cell, target) not in finished for target in cell.targets)
-        ]
+        finished = self._finished()
+        return [number for number, cell in enumerate(self.grid.cells) if self._missing(cell, finished)]
+
+    def _finished(self) -> set[str]:
+        """The keys of the results in the folder."""
+        return {result.cell for result in self.results()}
+
+    def _missing(self, cell: Cell, finished: Set[str]) -> list[EvaluationTarget]:
+        return [target for target in cell.targets if self.grid.result_key(cell, target) not in finished]
 
     def claim(self, cell: Cell) -> Path:
         """The claim of the process that computes a cell."""

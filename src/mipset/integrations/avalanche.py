@@ -12,18 +12,15 @@ from typing import Any
 import torch
 from torch.utils.data import TensorDataset
 
-from mipset.errors import SettingError, missing
+from mipset.errors import SettingError
 from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
+from mipset.integrations import needing
 
-try:
+with needing("avalanche", "avalanche-lib", "mipset.integrations.avalanche"):
     from avalanche.benchmarks.utils import _make_taskaware_classification_dataset
     from avalanche.benchmarks.utils.utils import concat_datasets
     from avalanche.training.storage_policy import BalancedExemplarsBuffer, ExemplarsBuffer
-except ModuleNotFoundError as error:
-    if error.name != "avalanche":  # then Avalanche is installed, and its own message tells what it lacks
-        raise
-    raise missing("avalanche-lib", "mipset.integrations.avalanche") from error
 
 CPU = torch.device("cpu")
 

@@ -23,18 +23,15 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from mipset.data import Dataset, Split
-from mipset.errors import SettingError, missing
+from mipset.errors import SettingError
 from mipset.evaluation.evaluate import decoded
 from mipset.file.artifact import Artifact
+from mipset.integrations import needing
 from mipset.nn.training import Images
 
-try:
+with needing("ddranking", "ddranking", "mipset.integrations.ddranking"):
     from ddranking.metrics import hard_label
     from ddranking.metrics.hard_label import LabelRobustScoreHard
-except ModuleNotFoundError as error:
-    if error.name != "ddranking":  # then it is installed, and its own message tells what it lacks
-        raise
-    raise missing("ddranking", "mipset.integrations.ddranking") from error
 
 CPU = torch.device("cpu")
 NAME = "CIFAR10"  # by which ddranking finds how to train on real images, and that they are no files

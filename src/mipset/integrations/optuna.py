@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mipset.errors import SettingError, missing
+from mipset.errors import SettingError
+from mipset.integrations import needing
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -37,10 +38,8 @@ def score_on_prefixes(trial: Trial, sizes: Sequence[int], score: Callable[[int],
     `score(size)` trains on the prefix of this size. The last size is never pruned, because its work is done: the
     trials that reach it are complete, and the best of them is the result of the study.
     """
-    try:
+    with needing("optuna", "optuna", "score_on_prefixes()"):
         from optuna import TrialPruned
-    except ImportError as error:
-        raise missing("optuna", "score_on_prefixes()") from error
     if not sizes or sizes[0] < 1 or any(small >= large for small, large in pairwise(sizes)):
         raise SettingError(f"`sizes` is {list(sizes)}: sizes must grow, from at least 1 on. Use rungs() to make them.")
     for size in sizes[:-1]:
