@@ -85,7 +85,7 @@ class TestText:
             repr(source[:2]): f"<Subset of {GOLDEN}: 2 images per class, 16 to train on>",
             repr(evaluation): "<Evaluation with <Dataset pets: 2 classes",
             repr(Curve(golden.accuracy)): "<Curve: 41.5 ± 1.2 % at size 1, 62.0 ± 1.2 % at size 3>",
-            repr(mipset.recipe("demo")): "Recipe(policy='every-prefix', period=1, factor=1, ",
+            repr(mipset.recipe("demo")): "Recipe(policy='every-prefix', period=1, prefix_weights='inverse', factor=1, ",
         }
         for text, beginning in texts.items():
             assert text.startswith(beginning)

@@ -116,7 +116,7 @@ class TestMethods:
         finished(toy_comparison(tmp_path, toy, recipe, "baseline-c,baseline-a,baseline-b,yoco"))
         baseline = recipe.replace(policy="baseline-c")
         assert sorted(r.ipc for r in condensations) == [1, 1, 1, 2, 3]
-        unread = {"experts": baseline.experts, "expert_steps": baseline.expert_steps}
+        unread = {name: getattr(baseline, name) for name in ("experts", "expert_steps", "prefix_weights")}
         assert {r.replace(ipc=3, **unread) for r in condensations} == {baseline}
 
     def test_scores_depend_on_the_condensed_images(self, tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:

@@ -72,6 +72,10 @@ def test_arrays_with_a_test_split_names_and_scale_are_kept() -> None:
     assert (data.name, data.mean, data.std) == ("mine", (0.25,), (0.5,))
 
 
+def test_labels_may_be_a_column() -> None:
+    assert from_arrays(BYTES, LABELS[:, None]).sha256 == from_arrays(BYTES, LABELS).sha256
+
+
 def test_masks_become_black_and_white() -> None:
     data = from_arrays(GREY > 128, LABELS)
     assert set(np.unique(data.train.images)) == {0, 255}
@@ -151,7 +155,7 @@ def test_torch_dataset_becomes_the_same_as_its_arrays(dataset: Any) -> None:
             r"4 of 4 pictures could not be read: image 0 \(.*floats from .* 1 more",
         ),
         ([(BYTES[0], 0), (BYTES[1, :, :2], 1)], "image 0 is 4x5, image 1 is 2x5, .* Give `resolution`"),
-        ([(BYTES[i], [i]) for i in range(4)], "labels has the shape 4x1. Use one label per image"),
+        ([(BYTES[i], [i, i]) for i in range(4)], "labels has the shape 4x2. Use one label per image"),
     ],
 )
 def test_torch_dataset_that_cannot_be_used_is_refused(dataset: Any, message: str) -> None:

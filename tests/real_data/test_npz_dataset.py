@@ -40,6 +40,19 @@ def test_npz_with_class_names_mean_and_std_is_read(tmp_path: Path) -> None:
     assert (dataset.class_names, dataset.mean, dataset.std) == (("x", "y", "z"), (0.25,), (0.5,))
 
 
+def test_npz_with_the_names_of_keras_is_read(tmp_path: Path) -> None:
+    content = npz_arrays()
+    keras = {
+        "x_train": content["train_images"],
+        "y_train": content["train_labels"][:, None],
+        "x_test": content["test_images"],
+        "y_test": content["test_labels"],
+    }
+    ours, theirs = load_npz(tmp_path, content), load_npz(tmp_path, keras)
+    assert equal_splits(theirs.train, ours.train)
+    assert equal_splits(theirs.test, ours.test)
+
+
 def test_npz_without_a_test_split_holds_out_a_fifth(tmp_path: Path) -> None:
     whole = make_split(30, (3, 4, 4), 3)
     content: dict[str, Array] = {"images": whole.images, "labels": whole.labels}
@@ -131,7 +144,7 @@ def test_npz_string_labels_are_sorted(tmp_path: Path) -> None:
         ),
         (np.array([0, 1, -1] * 4), "has the label -1"),
         (np.arange(12) % 3 * 1.0, "train_labels is float64"),
-        (np.arange(12).reshape(12, 1) % 3, r"shape 12x1\. Use one label per image"),
+        (np.arange(24).reshape(12, 2) % 3, r"shape 12x2\. Use one label per image"),
         (np.array(["a", "b", "c"] * 4), "test_labels"),
     ],
 )
@@ -173,7 +186,7 @@ def test_npz_with_a_missing_array_is_refused(tmp_path: Path, absent: str) -> Non
 
 
 def test_npz_with_unknown_arrays_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"do not make a dataset \(found x\)\. Save either train_images"):
+    with pytest.raises(DataError, match=r"do not make a dataset \(found x\)\. Save train_images"):
         load_npz(tmp_path, {"x": BYTES})
 
 

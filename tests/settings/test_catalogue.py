@@ -14,7 +14,7 @@ from mipset.settings.paper_recipes import PAPER_CIFAR10
 def test_named_recipe_can_be_changed() -> None:
     assert recipe("paper-cifar10-ipc10") == PAPER_CIFAR10
     assert recipe("demo", seed=4).seed == 4
-    assert recipe("demo", policy="every-prefix", subset_weight=0.5).size_weights[0] == 0.5
+    assert recipe("demo", prefix_weights="one", subset_weight=0.5).size_weights[0] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: ob
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"policy": "mdc", "prefix_weights": "size"}, "`prefix_weights` needs `policy` every-prefix, not mdc"),
         ({"steps": "plain"}, "`steps` needs `pixel_optimiser` sgd, not adam"),
         ({"train_images": 5}, "`train_images` needs `learner` trained, not experts"),
         (

@@ -140,7 +140,8 @@ class TestSettings:
         monkeypatch.setitem(RECIPES, "demo", NamedRecipe("fashion-mini", Recipe(), "", tuned))
         rates = {name: METHODS[name].recipe("demo", {}).pixel_lr for name in METHODS if name.startswith("every")}
         assert rates.pop("every-prefix-plain") == 0.1
-        assert rates == dict.fromkeys(("every-prefix", "every-prefix-size", "every-prefix-inverse"), 0.5)
+        names = ("every-prefix", "every-prefix-one", "every-prefix-size", "every-prefix-inverse")
+        assert rates == dict.fromkeys(names, 0.5)
         assert recipe("demo", policy="every-prefix").pixel_lr == 0.5
         assert recipe("demo", policy="every-prefix", steps="plain").pixel_lr == 0.1
 

@@ -67,7 +67,6 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ({"pool": 2}, r"`pool` is 2, but `life` is 1: .*Choose a larger `life`\.$"),
         ({"match_augment": "color_blur"}, r"There is no augmentation 'blur'\. Choose from color, crop"),
         ({"train_augment": ""}, r"There is no augmentation ''"),
-        ({"prefix_weights": "size"}, r"`prefix_weights` size needs `policy` every-prefix, not mdc\."),
         ({"policy": "every-prefix", "prefix_weights": "1,2"}, r"`prefix_weights` is '1,2': .* 10 numbers"),
         ({"policy": "every-prefix", "prefix_weights": "two"}, r"`prefix_weights` is 'two'"),
         ({"widht": 3}, r"no setting 'widht'\. Did you mean width\? Choose .*width"),

@@ -142,6 +142,8 @@ def _labels(name: str, part: Part, class_names: tuple[str, ...] | None) -> tuple
     title, labels = part.labels_title, as_array(name, part.labels_title, part.labels)
     if labels.dtype == object and all(isinstance(label, str) for label in labels.flat):
         labels = labels.astype(np.str_)
+    if labels.ndim == 2 and labels.shape[1] == 1:  # a column, as Keras has it
+        labels = labels[:, 0]
     if labels.ndim != 1 or labels.size == 0:
         raise DataError(
             f"{name}: {title} has the shape {shape_text(labels.shape) or 'of a single value'}. Use one label per image."

@@ -96,8 +96,14 @@ METHODS: dict[str, Method] = dict(
         _method("mdc-per-class", "mdc with its own subset for every class", policy="mdc-per-class"),
         _method(
             "every-prefix",
-            "ours: every size counts in every iteration, with weight 1",
+            "ours: every size counts in every iteration, with the weights of the recipe",
             policy="every-prefix",
+        ),
+        _method(
+            "every-prefix-one",
+            "every-prefix with weight 1 for every size",
+            policy="every-prefix",
+            prefix_weights="one",
         ),
         _method(
             "every-prefix-size",

@@ -216,11 +216,6 @@ class Recipe:
                 f"`pool` is {self.pool}, but `life` is 1: networks take turns only if each of them is used in 2 or "
                 f"more outer iterations. Choose a larger `life`."
             )
-        if self.prefix_weights != "one" and self.policy != "every-prefix":
-            raise SettingError(
-                f"`prefix_weights` {self.prefix_weights} needs `policy` every-prefix, not {self.policy}. "
-                f"Leave it out, or choose that policy."
-            )
         if len(self.size_weights) != self.ipc:
             raise SettingError(
                 f"`prefix_weights` is {self.prefix_weights!r}: it must be {', '.join(NAMED_WEIGHTS)}, {self.ipc} "
