@@ -149,7 +149,7 @@ class TestBudget:
     def test_choice_of_a_refused_run_is_not_kept(
         self, tmp_path: Path, pets: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        command = ("condense", f"npz:{pets}", "--budget", "1s", *self.FAST, "--out", tmp_path / "set")
+        command = ("condense", f"npz:{pets}", "--budget", "1h", *self.FAST, "--out", tmp_path / "set")
         assert "Choose a smaller --ipc" in stopped(capfd, *command, "--ipc", 21, "--init", "herding", code=2)
         assert names(tmp_path) == {"pets.npz"}
 

@@ -233,7 +233,11 @@ def test_gradient_matching_is_the_same_with_both_engines(
 
 @pytest.mark.parametrize("size", [16, 64])
 def test_gradient_matching_with_a_resnet_is_the_same_with_both_engines(kernels: Kernels, size: int) -> None:
-    """At 64 pixels with its stem of 7 x 7 pixels. Without ReLU, no rounding can decide what passes."""
+    """At 64 pixels with its stem of 7 x 7 pixels. Without ReLU, no rounding can decide what passes.
+
+    Only the last block has its ReLU: the mean of what a norm gives is the same for all images, so without it all
+    gradients would be zero, and only rounding would be compared.
+    """
     objective = GradientMatching()
     real, synthetic = (randn(3, 3, size, size, seed=seed) for seed in (0, 1))
 
@@ -241,7 +245,8 @@ def test_gradient_matching_with_a_resnet_is_the_same_with_both_engines(kernels: 
         torch.manual_seed(0)
         theta = ResNetAP(3, 5, (size, size), 16, 10, engine).to(kind)
         for name, parameter in theta.named_parameters():
-            if "norm" in name or name.startswith("stem.1") or "shortcut.2" in name:
+            last = name.startswith(("blocks.3.norm2", "blocks.3.shortcut.2"))
+            if not last and ("norm" in name or name.startswith("stem.1") or "shortcut.2" in name):
                 parameter.data.copy_(torch.full_like(parameter, 9.0 if name.endswith("bias") else 1.0))
         pixels = synthetic.to(kind).requires_grad_()
         target = objective.target(theta, real.to(kind)[None], [3])
@@ -250,7 +255,9 @@ def test_gradient_matching_with_a_resnet_is_the_same_with_both_engines(kernels: 
 
     ours, plain = (matched(engine, torch.float32) for engine in (Native(kernels), Engine()))
     for mine, torchs, exact in zip(ours, plain, matched(Engine(), torch.float64), strict=True):
-        close(mine, exact, 1e-5 + 5 * float((torchs - exact).norm() / exact.norm()))
+        error_of_torch = float((torchs - exact).norm() / exact.norm())
+        assert error_of_torch < 1e-2
+        close(mine, exact, 1e-5 + 5 * error_of_torch)
 
 
 def test_training_is_the_same_with_both_engines(kernels: Kernels) -> None:
