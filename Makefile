@@ -30,7 +30,7 @@ demo: .venv/ready
 	@$(BIN)/mipset show $(DEMO)/every-prefix.safetensors --sheet $(DEMO)/every-prefix.png --force
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # Every claim of speed against a plain transcription, measured in one run of some minutes on a quiet machine.
 bench: .venv/ready

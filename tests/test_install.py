@@ -24,6 +24,8 @@ from mipset.file.header import header_bytes
 REPO = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "data" / "golden.safetensors"
 
+pytestmark = pytest.mark.xdist_group("installed")  # one process makes the environment, for all tests of this file
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -268,7 +268,11 @@ def test_large_steps_are_timed_with_fewer_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe_name", "learning"), [("fashion-mini-gradient-cpu", {"train_images": 128}), ("demo", {"expert_steps": 4})]
+    ("recipe_name", "learning"),
+    [
+        pytest.param("fashion-mini-gradient-cpu", {"train_images": 128}, marks=pytest.mark.slow),
+        ("demo", {"expert_steps": 4}),
+    ],
 )
 def test_estimated_memory_is_near_the_measured_one(tmp_path: Path, recipe_name: str, learning: dict[str, int]) -> None:
     """Measured with the real command, in a process of its own."""

@@ -378,6 +378,7 @@ class TestTheSameRun:
         assert selections(saved["policy"]) == selections(whole["policy"])
         assert len(set(selections(whole["policy"])[0])) > 1, "only one size was ever selected: the test shows little"
 
+    @pytest.mark.slow  # the functions of a team of three are tested always
     def test_three_processes_condense_the_same_set(
         self, run_team: Callable[..., list[Ended]], driver: Path, tmp_path: Path
     ) -> None:
