@@ -1,7 +1,7 @@
 """What the paper's settings cost: write the two tables in docs/scaling.md, between their marks.
 
 The first has a row for each setting, and several GPUs for one condensation. The second has a row for each table of the
-paper, and a worker for each cell.
+paper, and a worker for each condensation.
 
 The FLOPs are counted (mipset.condensing.costs). The times are computed from them with the assumptions below. Nothing
 here is measured.
@@ -140,13 +140,13 @@ def table(costs: Sequence[tuple[PaperSetting, Cost]]) -> str:
     return markdown_table(rows)
 
 
-def cell_flops(dataset: str, ipc: int, method: str) -> float:
-    """FLOPs of all condensations of a cell."""
+def condensation_flops(dataset: str, ipc: int, method: str) -> list[float]:
+    """FLOPs of each condensation of a cell."""
     classes, images = PAPER_DATA[dataset]
     recipe = paper_recipe(dataset, ipc, policy="mdc" if method == "mdc" else "baseline-c")
     sizes = {"baseline-a": PAPER_SIZES[ipc], "baseline-b": [1] * ipc}.get(method, [ipc])
     one, two = (_run_flops(recipe.replace(ipc=size), classes, images) for size in (1, 2))
-    return math.fsum(one + (size - 1) * (two - one) for size in sizes)  # every further image costs the same
+    return [one + (size - 1) * (two - one) for size in sizes]  # every further image costs the same
 
 
 @cache
@@ -154,31 +154,35 @@ def _run_flops(recipe: Recipe, classes: int, images: int) -> float:
     return cost(recipe, (3, 32, 32), classes, images).run_flops
 
 
-def makespan(cells: Sequence[float], workers: int) -> float:
-    """The seconds of cells of so many FLOPs: the longest first, each to the worker that is free first."""
+def makespan(pieces: Sequence[float], workers: int) -> float:
+    """The seconds of pieces of so many FLOPs: the longest first, each to the worker that is free first."""
     free = [0.0] * workers
-    for flops in sorted(cells, reverse=True):
+    for flops in sorted(pieces, reverse=True):
         heapq.heapreplace(free, free[0] + flops / THROUGHPUT)
     return max(free)
 
 
 def cell_table() -> str:
     """A Markdown table with one row for each table of the paper."""
-    rows = [["table", "cells", "work", "longest cell", *(f"{n} worker" + "s" * (n > 1) for n in WORKERS)]]
-    every: list[float] = []
+    titles = ("table", "cells", "condensations", "work", "longest condensation")
+    rows = [[*titles, *(f"{n} worker" + "s" * (n > 1) for n in WORKERS)]]
+    every: list[list[float]] = []
     for ipc, methods in PAPER_METHODS.items():
-        cells = [cell_flops(data, ipc, method) for data in PAPER_DATA for method in methods for _ in range(RUNS)]
+        cells = [
+            condensation_flops(data, ipc, method) for data in PAPER_DATA for method in methods for _ in range(RUNS)
+        ]
         rows.append(_cell_row(f"SVHN, CIFAR-10 and CIFAR-100 at {ipc}", cells))
         every += cells
     rows.append(_cell_row("both", every))
     return markdown_table(rows)
 
 
-def _cell_row(title: str, cells: Sequence[float]) -> list[str]:
-    one = makespan(cells, 1)
-    times = [f"{duration(makespan(cells, n))} ({one / makespan(cells, n):.1f}x)" for n in WORKERS[1:]]
-    longest = duration(max(cells) / THROUGHPUT)
-    return [title, str(len(cells)), flop_count(round(math.fsum(cells))), longest, duration(one), *times]
+def _cell_row(title: str, cells: Sequence[Sequence[float]]) -> list[str]:
+    pieces = [flops for cell in cells for flops in cell]
+    one = makespan(pieces, 1)
+    times = [f"{duration(makespan(pieces, n))} ({one / makespan(pieces, n):.1f}x)" for n in WORKERS[1:]]
+    work, longest = flop_count(round(math.fsum(pieces))), duration(max(pieces) / THROUGHPUT)
+    return [title, str(len(cells)), str(len(pieces)), work, longest, duration(one), *times]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

@@ -13,7 +13,7 @@ from mipset.data import Dataset
 from mipset.errors import LostWorkerError
 from mipset.experiments import scheduling
 from mipset.experiments.run import Machine
-from mipset.experiments.scheduling import run_missing
+from mipset.experiments.scheduling import Piece, run_missing
 from mipset.io.executors import ThisProcess
 from mipset.settings.recipe import Recipe
 from toy_comparisons import Reported, finished, scores_of, sets_in, toy_comparison
@@ -29,14 +29,14 @@ with claimed(Path(sys.argv[1])):
 
 
 class Losing(ThisProcess):
-    """An executor whose workers end in the first cell, so many times."""
+    """An executor whose workers end in the first piece, so many times. It remembers what it was given."""
 
     def __init__(self, losses: int) -> None:
-        self.losses, self.given = losses, list[int]()
+        self.losses, self.given = losses, list[Piece]()
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         self.given.append(arguments[-1])
-        if arguments[-1] == 0 and self.given.count(0) <= self.losses:
+        if self.given[-1] == self.given[0] and self.given.count(self.given[0]) <= self.losses:
             future: Future[Any] = Future()
             future.set_exception(BrokenExecutor("killed"))
             return future
@@ -44,7 +44,7 @@ class Losing(ThisProcess):
 
 
 def test_any_executor_gives_the_same_results(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
-    """Of three cells, two share a condensation: they take turns, though there are three workers."""
+    """Of three cells, two share a condensation, which is run once."""
     names = "baseline-c,svd-truncate,random"
     expected = finished(toy_comparison(tmp_path / "whole", toy, recipe, names, networks=1, sizes=[3]))
     comparison = toy_comparison(tmp_path / "x", toy, recipe, names, networks=1, sizes=[3])
@@ -73,7 +73,31 @@ def test_lost_cell_is_run_again_a_limited_number_of_times(
         with pytest.raises(LostWorkerError, match=r"^random, seed 0: Its worker ended .* 3 of 3 times"):
             run_missing(comparison, executor=executor)
         assert [result.method for result in comparison.results()] == ["herding"]
-    assert executor.given.count(0) == 3
+    assert executor.given.count(executor.given[0]) == 3
+
+
+def test_workers_get_single_condensations(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+    """Cells share them, and one that needs the result of another one is given out after it."""
+    names, changes = "baseline-c,baseline-a,recondense", {"networks": 1, "sizes": [1, 3]}
+    expected = finished(toy_comparison(tmp_path / "whole", toy, recipe, names, **changes))
+    comparison = toy_comparison(tmp_path / "x", toy, recipe, names, **changes)
+    executor = Losing(0)
+    run_missing(comparison, Machine(threads=1), executor=executor)
+    assert scores_of(comparison.results()) == scores_of(expected)
+    assert sets_in(tmp_path / "x") == sets_in(tmp_path / "whole")
+    baseline_c, baseline_a, recondense = comparison.grid.cells
+    whole, alone, again = baseline_c.condensations[0], baseline_a.condensations[0], recondense.condensations[1]
+    assert executor.given[:2] == [Piece(0, whole), Piece(1, alone)]
+    assert set(executor.given[2:]) == {Piece(2, again), Piece(0), Piece(1), Piece(2)}
+    assert len(executor.given) == 6
+
+
+def test_all_cells_that_need_a_lost_condensation_are_named(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
+    names = "baseline-c,svd-truncate,random"
+    comparison = toy_comparison(tmp_path, toy, recipe, names, networks=1, sizes=[3])
+    with pytest.raises(LostWorkerError, match=r"^baseline-c, seed 0: Its worker .* svd-truncate, seed 0: Its worker "):
+        run_missing(comparison, executor=Losing(9))
+    assert [result.method for result in comparison.results()] == ["random"]
 
 
 @pytest.mark.parametrize("part", ["cell", "condensation"])

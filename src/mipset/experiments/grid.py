@@ -63,6 +63,11 @@ class Cell:
     def __str__(self) -> str:
         return f"{self.method.name}, seed {self.recipe.seed}"
 
+    def name_of(self, run: Condensation) -> str:
+        """The name of one of the condensations."""
+        count = len(self.condensations)
+        return f"{self} ({self.condensations.index(run) + 1} of {count})" if count > 1 else str(self)
+
     @property
     def builder(self) -> SetBuilder:
         """Turns the condensations into a set for each size."""

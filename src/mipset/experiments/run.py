@@ -119,22 +119,24 @@ class Runner:
             if not missing:
                 return
             for run in cell.condensations:
-                folder = self.comparison.run_folder(run)
-                if not folder.holds(cell.outers):
-                    with claimed(folder.claim):
-                        if not folder.holds(cell.outers):  # another process may have run it just now
-                            self._condense(run, cell)
+                self.condense(run, cell)
             sets = {
                 outer: self.comparison.built_sets(cell, outer) or self._build_sets(cell, outer)
                 for outer in dict.fromkeys(target.outer for target in missing)
             }
             self._evaluate(cell, missing, sets, claim)
 
+    def condense(self, run: Condensation, cell: Cell) -> None:
+        """Run one condensation of a cell, unless it is finished. A HeldError if another process runs it."""
+        folder = self.comparison.run_folder(run)
+        if not folder.holds(cell.outers):
+            with claimed(folder.claim):
+                if not folder.holds(cell.outers):  # another process may have run it just now
+                    self._condense(run, cell)
+
     def _condense(self, run: Condensation, cell: Cell) -> None:
         """Run one condensation, from its checkpoint if there is one, and store its sets."""
-        folder = self.comparison.run_folder(run)
-        count = len(cell.condensations)
-        stage = f"{cell} ({cell.condensations.index(run) + 1} of {count})" if count > 1 else str(cell)
+        folder, stage = self.comparison.run_folder(run), cell.name_of(run)
         source = self._source(run)
         origin: Provenance = {
             **self.comparison.origin,
