@@ -173,7 +173,8 @@ class TestCondense:
     def test_default_recipe_condenses_with_experts(self, tmp_path: Path, pets: Path, here: Here) -> None:
         out = tmp_path / "set"
         small = ("--depth", 1, "--real-batch", 8, "--train-batch", 8, "--expert-steps", 2, "--outer", 2, "--inner", 2)
-        here("condense", f"npz:{pets}", "--out", out, "--ipc", 2, "--width", 4, "--threads", 1, *small)
+        told = here("condense", f"npz:{pets}", "--out", out, "--ipc", 2, "--width", 4, "--threads", 1, *small)
+        assert re.search(r"kB, in \d+ s, of which \d+ s for experts\n", told)
         chosen = read(out).recipe
         assert (chosen["policy"], chosen["learner"], chosen["init"]) == ("every-prefix", "experts", "herding")
 

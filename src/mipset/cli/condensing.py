@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -46,7 +45,15 @@ from mipset.cli.parser import (
     given_settings,
 )
 from mipset.cli.stopping import Stopping
-from mipset.cli.wording import bytes_of, counted, file_facts, print_message, print_result, titled_lines
+from mipset.cli.wording import (
+    bytes_of,
+    counted,
+    file_facts,
+    print_message,
+    print_result,
+    time_of_run,
+    titled_lines,
+)
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, MipsetError, SettingError, TeamError
 from mipset.nn.distributed import Team
@@ -293,7 +300,6 @@ def _carry_out(
         run.resume(found)
         damaged = f"{run.path} is damaged or missing. " if found.path != run.path else ""
         print_message(f"{damaged}Continuing from {found.path}, {_progress(run)}. Use --fresh to start again.")
-    start = time.monotonic()
     with stopping.waiting(), _observers(arguments, run, pack_step) as observers:  # until the result is written
         _take_steps(arguments, title, run, observers)
         if not run.parts.team.leads:
@@ -301,12 +307,12 @@ def _carry_out(
         assert run.last is not None
         artifact = pack_step(run.last)
         _write_or_keep(artifact, arguments.out, run)
-    seconds = time.monotonic() - start
+    spent = time_of_run(run.seconds, run.parts.learner.preparing_seconds)
     print_result(
         arguments,
-        file_facts(arguments.out, artifact.ipc, artifact.class_names, seconds=seconds, loss=run.last.loss),
+        file_facts(arguments.out, artifact.ipc, artifact.class_names, seconds=run.seconds, loss=run.last.loss),
         f"{arguments.out}: {counted(artifact.ipc, 'image')} for each of {len(artifact.class_names)} classes, "
-        f"{bytes_of(arguments.out)}, in {duration(seconds)}{ending}",
+        f"{bytes_of(arguments.out)}, in {spent}{ending}",
     )
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mipset.cli.inputs import dataset_of_file
 from mipset.cli.parser import Verbs, add_json_flag, add_source_flags, add_verb
 from mipset.cli.repeating import command_of
-from mipset.cli.wording import bytes_of, counted, length_of, print_result
+from mipset.cli.wording import bytes_of, counted, length_of, print_result, time_of_run
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
-from mipset.units import duration, parse_duration
+from mipset.units import parse_duration
 
 if TYPE_CHECKING:
     from mipset.display.report.content import ShownSet
@@ -138,10 +138,7 @@ def _time(arguments: argparse.Namespace, shown: ShownSet) -> str:
             raise SettingError(f"`time` is {arguments.time!r}. Write a time such as 90s, 24min or 2h.") from None
         return f"{arguments.time} of processor time"
     cost = cost_of(shown)
-    if cost is None:
-        return ""
-    experts = f", of which {duration(cost.preparing_seconds)} for experts" if cost.preparing_seconds else ""
-    return duration(cost.seconds) + experts
+    return "" if cost is None else time_of_run(cost.seconds, cost.preparing_seconds)
 
 
 def _audit(arguments: argparse.Namespace, shown: ShownSet) -> AuditFile | None:

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from mipset.errors import printable
-from mipset.units import byte_count
+from mipset.units import byte_count, duration
 
 
 def counted(number: int, noun: str) -> str:
     """`1 image`, `2 images`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def time_of_run(seconds: float, of_experts: float | None) -> str:
+    """`3:00, of which 1:00 for experts`: how long a condensation took."""
+    return duration(seconds) + (f", of which {duration(of_experts)} for experts" if of_experts else "")
 
 
 def bytes_of(path: Path) -> str:
