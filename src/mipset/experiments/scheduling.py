@@ -101,13 +101,16 @@ class _Schedule:
 
     def run(self) -> None:
         """Run all cells. Cells that fail are named in one error at the end."""
-        unfinished = self.comparison.unfinished()
+        unfinished, held, changed = self.comparison.unfinished(), dict[int, Holder](), True
         while True:
-            held = self._start_some([number for number in unfinished if number not in self.failures])
+            if changed or held:  # else nothing new can be started, and the folder need not be read
+                held = self._start_some([number for number in unfinished if number not in self.failures])
             if not self.jobs and not held:
                 break
             self._tell(held)
-            done = [piece for piece, future in self._finished() if self._is_done(piece, future.exception())]
+            finished = self._finished()
+            changed = bool(finished)
+            done = [piece for piece, future in finished if self._is_done(piece, future.exception())]
             before, unfinished = unfinished, self.comparison.unfinished()
             if self.remote or held:
                 self._count(set(before) - set(unfinished), done)
