@@ -6,6 +6,13 @@ the first n images of each class, and tests it. It uses the C library only, and 
 
 Run:   python examples/c_training.py
 Takes: some minutes on 2 cores, most of it to condense; `cc` must be installed. `--toy` takes some seconds.
+Printed at the end (one condensation, one network for each size):
+
+    RAM: 209568 bytes, flash for images: 78400 bytes
+    n = 1: 69.5 %
+    n = 2: 73.6 %
+    n = 5: 76.4 %
+    n = 10: 77.8 %
 """
 
 from __future__ import annotations
