@@ -6,6 +6,12 @@ Every network takes the same number of steps, so the columns differ only in thei
 
 Run:   python examples/torch_training.py
 Takes: some minutes on 2 cores, most of it to condense. `--toy` takes some seconds.
+Printed at the end (one condensation, one network for each cell):
+
+    test accuracy in %       n = 1  n = 2  n = 5  n = 10
+    images as they are        57.7   55.3   63.5    73.1
+    augmentation              62.2   67.9   71.1    75.4
+    augmentation and CutMix   65.9   72.5   71.7    76.6
 """
 
 from __future__ import annotations
