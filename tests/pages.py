@@ -133,7 +133,7 @@ def shape_of(line: str) -> str:
     line = re.sub(r" ?± ?\d[\d.]*", "", line).replace("networks", "network")
     line = re.sub(r"\b[0-9a-f]{64}\b", "#", line)
     line = re.sub(r"(compiled kernels|plain torch)", "ENGINE", line)
-    line = re.sub(r"\d[\d.,:]*( (s|kB|MB|GB|B)\b)?", "#", line)
+    line = re.sub(r"\d([\d.,:]*\d)?( (s|kB|MB|GB|B)\b)?", "#", line)
     return re.sub(r"\s+", " ", line).strip()
 
 
@@ -222,6 +222,9 @@ class World:
         for name in re.findall(r"folder:([\w-]+)", " ".join(words)):
             if not (self.folder / name).exists():
                 save_pictures(self.folder / name, count=30, size=40)
+        for name in re.findall(r"npz:([\w-]+\.npz)", " ".join(words)):
+            if not (self.folder / name).exists():
+                save_arrays(self.folder / name)
         for place, (flag, value) in enumerate(pairwise(words), 1):
             file = self.folder / value
             if flag in SMALL:
@@ -235,6 +238,14 @@ class World:
             elif value.endswith(".safetensors") and "://" not in value and ("--chart" in words or not file.exists()):
                 file.write_bytes(self.small_set)
         return words
+
+
+def save_arrays(path: Path) -> None:
+    """Write an .npz file with the names of Keras: colour images of noise in ten classes."""
+    train, test = make_split(400, (3, 32, 32), 10), make_split(100, (3, 32, 32), 10, 1)
+    splits = {"x_train": train.images, "x_test": test.images}
+    images = {name: pixels.transpose(0, 2, 3, 1) for name, pixels in splits.items()}
+    np.savez(path, **images, y_train=train.labels, y_test=test.labels)
 
 
 def few(data: Dataset, train: int, test: int) -> Dataset:

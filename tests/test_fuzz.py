@@ -58,9 +58,10 @@ FEW = settings(max_examples=100, deadline=None, suppress_health_check=list(Healt
 MANY = settings(FEW, max_examples=10_000)
 
 # A case may use FREE_MEMORY bytes, and MULTIPLE times the bytes of its input. FREE_MEMORY is less than the longest
-# header that a file can claim, and more than the 4 MB by which Python's table of names grows when it is full. MULTIPLE
-# is large because JSON that consists of `{}` becomes 27 times as large when it is parsed.
-FREE_MEMORY, MULTIPLE = 6_000_000, 40
+# header that a file can claim, and more than the 7.7 MB by which Python's table of names grows when it is full with
+# 175,000 names, as many as a long test run has. MULTIPLE is large because JSON that consists of `{}` becomes 27 times
+# as large when it is parsed.
+FREE_MEMORY, MULTIPLE = 8_000_000, 40
 ALLOCATOR_MEMORY = 100_000_000  # what the system may count in addition
 
 

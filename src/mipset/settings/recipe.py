@@ -93,20 +93,20 @@ class Recipe:
     matched_layers: str = _setting("convolutions", "whose gradients are compared (`gradient`)", among=MATCHED_LAYERS)
     learner: str = _setting("trained", "at which networks images are compared", among=LEARNERS)
     experts: int = _setting(
-        4, "networks that are trained once (learner `experts` or `trajectories`)", least=1, most=MOST_COUNT
+        4, "networks that are trained once (`learner` experts or trajectories)", least=1, most=MOST_COUNT
     )
-    expert_steps: int = _setting(800, "training steps of each of these networks (learner `experts`)", least=1)
+    expert_steps: int = _setting(800, "training steps of each of these networks (`learner` experts)", least=1)
     snapshot_steps: int = _setting(
-        195, "training steps between two snapshots of an expert (learner `trajectories`)", least=1
+        195, "training steps between two snapshots of an expert (`learner` trajectories)", least=1
     )
     expert_starts: int = _setting(
-        15, "T+, the first snapshots of an expert, from which students start (learner `trajectories`)", least=1
+        15, "T+, the first snapshots of an expert, from which students start (`learner` trajectories)", least=1
     )
     expert_ahead: int = _setting(
-        2, "M, snapshots from the start of a student to its goal (learner `trajectories`)", least=1
+        2, "M, snapshots from the start of a student to its goal (`learner` trajectories)", least=1
     )
     student_steps: int = _setting(
-        30, "training steps of a student on the synthetic images (objective `trajectory`)", least=0
+        30, "training steps of a student on the synthetic images (`objective` trajectory)", least=0
     )
     student_batch: int = _setting(0, "synthetic images in a step of a student; 0 for all", least=0, most=MOST_COUNT)
     student_sizes: int = _setting(
@@ -137,13 +137,13 @@ class Recipe:
     inner: int = _setting(100, "E, inner iterations; the network is trained between two of them", least=1)
     real_batch: int = _setting(64, "real images per class in one comparison with the synthetic images", least=1)
     sampler: str = _setting("shuffled-epochs", "which real images are compared", among=SAMPLERS)
-    cluster_every: int = _setting(10, "inner iterations between two clusterings (sampler `k-means`)", least=1)
+    cluster_every: int = _setting(10, "inner iterations between two clusterings (`sampler` k-means)", least=1)
     cluster_images: int = _setting(
         0,
-        "at most so many real images of each class are clustered, drawn anew each time; 0: all (sampler `k-means`)",
+        "at most so many real images of each class are clustered, drawn anew each time; 0: all (`sampler` k-means)",
         least=0,
     )
-    cluster_steps: int = _setting(100, "most steps of k-means in one clustering (sampler `k-means`)", least=1)
+    cluster_steps: int = _setting(100, "most steps of k-means in one clustering (`sampler` k-means)", least=1)
     pixel_optimiser: str = _setting("sgd", "how pixels move", among=OPTIMISERS)
     pixel_lr: float = _setting(
         0.005,
@@ -162,7 +162,7 @@ class Recipe:
     composition: str = _setting("idc", "how the operations of an augmentation are combined", among=COMPOSITIONS)
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
     train_epochs: int = _setting(
-        50, "epochs on the synthetic images per inner iteration (learner `trained-on-synthetic`)", least=0
+        50, "epochs on the synthetic images per inner iteration (`learner` trained-on-synthetic)", least=0
     )
     train_batch: int = _setting(64, "images per training step of the network", least=1)
     train_augment: str = _setting(
