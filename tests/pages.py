@@ -24,7 +24,6 @@ from torch.distributed.run import get_args_parser
 import mipset
 from commands import save_pictures
 from mipset.cli import parser
-from mipset.cli.inputs import recipe_name_for
 from mipset.condensing.costs import cost
 from mipset.condensing.packing import as_artifact
 from mipset.data import Dataset, load, spec_of
@@ -207,7 +206,7 @@ class World:
     def is_to_run(self, words: list[str]) -> bool:
         """Whether a comparison is run; see COMPARING. The names and flags of the others are checked."""
         arguments = parser().parse_args(words)
-        recipe = arguments.recipe if arguments.recipe in catalogue.RECIPES else recipe_name_for(arguments.recipe)
+        recipe = arguments.recipe if arguments.recipe in catalogue.RECIPES else catalogue.name_for(arguments.recipe)
         for method in parse_methods(arguments.methods):
             method.recipe(recipe, {})
         first, self.compares = self.compares, False
@@ -243,9 +242,8 @@ class World:
 def save_arrays(path: Path) -> None:
     """Write an .npz file with the names of Keras: colour images of noise in ten classes."""
     train, test = make_split(400, (3, 32, 32), 10), make_split(100, (3, 32, 32), 10, 1)
-    splits = {"x_train": train.images, "x_test": test.images}
-    images = {name: pixels.transpose(0, 2, 3, 1) for name, pixels in splits.items()}
-    np.savez(path, **images, y_train=train.labels, y_test=test.labels)
+    x_train, x_test = (split.images.transpose(0, 2, 3, 1) for split in (train, test))
+    np.savez(path, x_train=x_train, y_train=train.labels, x_test=x_test, y_test=test.labels)
 
 
 def few(data: Dataset, train: int, test: int) -> Dataset:

@@ -45,6 +45,7 @@ NAMES = {
     "condense",
     "cutmix",
     "recipe",
+    "recipe_for",
 }
 
 

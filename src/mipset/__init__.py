@@ -20,6 +20,7 @@ What is here:
     load, Dataset               a real dataset, by name or from files
     from_arrays, from_torch, from_hf    a real dataset of arrays, or of datasets of torch or Hugging Face
     recipe, Recipe              all settings of a condensation: a named set of them, and the class
+    recipe_for                  the best settings for a dataset, in the time that you have
     assemble, condense          the parts of Algorithm 1, and the run, which yields every step
     logged, LogFile             what is known after each outer iteration, for a callback, and as a file
     pack, read, Artifact        a condensed set with its description: make it, read it, cut it, write it
@@ -55,6 +56,7 @@ from mipset.errors import (
 
 if TYPE_CHECKING:
     from mipset.condensing.assembly import assemble
+    from mipset.condensing.budget import recipe_for
     from mipset.condensing.condense import condense
     from mipset.condensing.packing import pack
     from mipset.condensing.run_logging import LogFile, logged
@@ -94,9 +96,21 @@ _HOME = {
     "protocol": "settings.protocol",
     "read": "file.artifact",
     "recipe": "settings.catalogue",
+    "recipe_for": "condensing.budget",
 }
 
-_NEEDS_TORCH = {"Evaluation", "LogFile", "Score", "assemble", "augmentation", "condense", "cutmix", "logged", "pack"}
+_NEEDS_TORCH = {
+    "Evaluation",
+    "LogFile",
+    "Score",
+    "assemble",
+    "augmentation",
+    "condense",
+    "cutmix",
+    "logged",
+    "pack",
+    "recipe_for",
+}
 
 __all__ = [
     "Accuracy",
@@ -130,6 +144,7 @@ __all__ = [
     "protocol",
     "read",
     "recipe",
+    "recipe_for",
 ]
 
 

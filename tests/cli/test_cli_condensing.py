@@ -37,7 +37,6 @@ from commands import (
 )
 from mipset import Accuracy, cli, read
 from mipset.cli import condensing
-from mipset.cli.parser import DEFAULT_RECIPE
 from mipset.cli.stopping import Stopping
 from mipset.condensing import checkpoint
 from mipset.data.official import OFFICIAL
@@ -45,7 +44,7 @@ from mipset.data.specs import SVHN
 from mipset.file.run_log import read_run_log
 from mipset.io.locks import only_writer
 from mipset.nn.native import Kernels
-from mipset.settings.catalogue import RECIPES
+from mipset.settings.catalogue import OWN_DATA, RECIPES
 from mipset.units import byte_count
 from official_files import write_svhn
 from tiny_data import shrink
@@ -66,7 +65,7 @@ class TestRecipeChoice:
 
     def test_recipe_for_own_data_is_the_default(self) -> None:
         for name in ("folder:pets", "npz:pets.npz", "imagenet:photos", "hf:pets"):
-            assert self.recipe_for(name) == RECIPES[DEFAULT_RECIPE].recipe
+            assert self.recipe_for(name) == RECIPES[OWN_DATA].recipe
 
     def test_recipe_is_chosen_by_name(self) -> None:
         assert self.recipe_for("cifar10", "--recipe", "paper-cifar10-ipc10") == RECIPES["paper-cifar10-ipc10"].recipe

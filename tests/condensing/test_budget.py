@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mipset
 from mipset.condensing import budget
 from mipset.condensing.budget import Times, depth_for, fitted_to_data, parse_budget, within
 from mipset.data import Dataset
@@ -117,3 +118,23 @@ def test_measured_times_are_processor_seconds(toy: Dataset, recipe: Recipe) -> N
     assert 0 < measured.match < 5
     assert 0 < measured.step < 5
     assert 0 < measured.start < 5
+
+
+class TestRecipeFor:
+    def test_it_is_the_best_recipe_of_a_dataset_by_its_name(self) -> None:
+        data = mipset.load("fashion-mini")
+        assert mipset.recipe_for(data) == mipset.recipe("fashion-mini-cpu")
+        assert mipset.recipe_for(data, ipc=3, policy="mdc") == mipset.recipe("fashion-mini-cpu", ipc=3, policy="mdc")
+
+    def test_small_data_of_ones_own_are_condensed_as_they_are(self, toy: Dataset) -> None:
+        small = mipset.from_arrays(toy.train.images, toy.train.labels)
+        r = mipset.recipe_for(small, ipc=1, width=4, experts=1, expert_steps=1, outer=1, inner=1)
+        assert r.real_batch == small.smallest_class[1]
+        step = list(mipset.condense(mipset.assemble(r, small)))[-1]
+        assert mipset.pack(step, r, small).ipc == 1
+
+    def test_budget_chooses_and_settings_stay(self, toy: Dataset) -> None:
+        r = mipset.recipe_for(toy, "1s", ipc=1, width=4, real_batch=5)
+        assert (r.ipc, r.width, r.real_batch, r.depth) == (1, 4, 5, depth_for(toy.shape))
+        with pytest.raises(SettingError, match="`budget` chooses `outer`"):
+            mipset.recipe_for(toy, "1s", outer=3)

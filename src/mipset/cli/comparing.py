@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.inputs import load_with_progress, loading_of, print_fitting, recipe_name_for
+from mipset.cli.inputs import load_with_progress, loading_of, print_fitting
 from mipset.cli.machine import (
     Engines,
     add_machine_flags,
@@ -159,12 +159,12 @@ def _comparison(arguments: argparse.Namespace, place: Place) -> tuple[Comparison
     from mipset.experiments.run import Machine
     from mipset.experiments.store import Store
     from mipset.experiments.workload import Workload
-    from mipset.settings.catalogue import RECIPES
+    from mipset.settings.catalogue import RECIPES, name_for
     from mipset.settings.methods import parse_methods
 
     recipe, dataset = arguments.recipe, arguments.data
     if recipe not in RECIPES:
-        recipe, dataset = recipe_name_for(arguments.recipe), arguments.data or arguments.recipe
+        recipe, dataset = name_for(arguments.recipe), arguments.data or arguments.recipe
     methods = parse_methods(arguments.methods)
     changes = given_settings(arguments, without=NOT_SHARED)
     device = device_of(arguments, place)

@@ -20,7 +20,6 @@ from mipset.cli.inputs import (
     how_to_evaluate,
     load_with_progress,
     loading_of,
-    recipe_name_for,
 )
 from mipset.cli.machine import (
     Engines,
@@ -409,9 +408,9 @@ def _kept(artifact: Artifact, name: str, run: CheckpointedRun) -> str:
 
 def recipe_of(arguments: argparse.Namespace) -> Recipe:
     """The recipe that `--recipe` names, or the first one for the dataset, with the settings that the user typed."""
-    from mipset.settings.catalogue import recipe
+    from mipset.settings.catalogue import name_for, recipe
 
-    return recipe(arguments.recipe or recipe_name_for(arguments.dataset), **given_settings(arguments))
+    return recipe(arguments.recipe or name_for(arguments.dataset), **given_settings(arguments))
 
 
 def _within_budget(

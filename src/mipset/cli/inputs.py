@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mipset.cli.parser import DEFAULT_RECIPE, check_at_least, flag_of
+from mipset.cli.parser import check_at_least, flag_of
 from mipset.cli.wording import print_message
 from mipset.display.progress import Progress
 from mipset.errors import ArtifactError, SettingError, brief
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from mipset.file.artifact import Artifact
     from mipset.file.provenance import Provenance
     from mipset.settings.recipe import Recipe
-
-
-def recipe_name_for(dataset: str) -> str:
-    """The name of the first recipe made for a dataset, or of the default recipe."""
-    from mipset.settings.catalogue import RECIPES
-
-    kind = dataset.partition(":")[0]  # cifar10:PATH is cifar10 too
-    fitting = [name for name, named in RECIPES.items() if named.dataset == kind]
-    return fitting[0] if fitting else DEFAULT_RECIPE
 
 
 def loading_of(arguments: argparse.Namespace) -> Provenance:

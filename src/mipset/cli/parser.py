@@ -62,7 +62,6 @@ GROUPS = {
         *("json", "quiet"),
     ),
 }
-DEFAULT_RECIPE = "own-cpu"  # for the user's own data; it takes minutes on two cores
 
 
 class Parser(argparse.ArgumentParser):
@@ -191,17 +190,17 @@ def add_recipe_flags(verb: Parser, without: tuple[str, ...] = (), default: str |
 
     `default` says where the value comes from if a setting is not typed; otherwise the help shows that of own-cpu.
     """
-    from mipset.settings.catalogue import RECIPES
+    from mipset.settings.catalogue import OWN_DATA, RECIPES
     from mipset.settings.recipe import Recipe
 
     listed = [name for names in GROUPS.values() for name in names]
-    usual = RECIPES[DEFAULT_RECIPE].recipe
+    usual = RECIPES[OWN_DATA].recipe
     for f in fields(Recipe):
         if f.name in without:
             continue
         kind = {"int": int, "float": float, "str": str}[str(f.type)]
         help_text = with_flags(explained(f.metadata["help"], f.metadata["choices"]))
-        help_text += f" ({default or f'default of {DEFAULT_RECIPE}: {getattr(usual, f.name)}'})"
+        help_text += f" ({default or f'default of {OWN_DATA}: {getattr(usual, f.name)}'})"
         group = verb if f.name in listed else verb.group(METHOD)
         group.add_argument(flag_of(f.name), metavar=str(f.type).upper(), type=kind, help=help_text.replace("%", "%%"))
 

@@ -26,6 +26,7 @@ from mipset.condensing.costs import Shape, cost, processor_seconds
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.engines import Engine, default_engine
+from mipset.settings.catalogue import name_for, recipe
 from mipset.settings.recipe import Recipe
 from mipset.units import duration, parse_duration
 
@@ -55,6 +56,18 @@ class Times:
         match, step = processor_seconds(r, data.shape, data.classes, device, engine)
         per_flop, early = step / whole.step_flops, r.early_steps(len(data.train)) * step
         return cls(match + per_flop * whole.sampling_flops, step, per_flop * whole.start_flops, early)
+
+
+def recipe_for(data: Dataset, budget: str | None = None, device: torch.device | str = "cpu", **settings: Any) -> Recipe:
+    """The best recipe for a dataset, with some settings changed: the one that `mipset condense` uses.
+
+    With a `budget` such as "10min" of processor time, experts and iterations are as many as this machine can do in it.
+    Batches and the first pixels are chosen so that the images suffice.
+    """
+    best = recipe(name_for(data.name), **settings)
+    if budget is None:
+        return checks.fitted_to_data(best, data, settings)
+    return recipe_within(best, data, budget, device, given=settings)
 
 
 def recipe_within(

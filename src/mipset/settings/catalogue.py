@@ -49,6 +49,7 @@ _FAST = PAPER_CIFAR10.replace(
 _GRADIENT = PAPER_CIFAR10.replace(width=64, outer=20, inner=10, train_images=512, period=2, pixel_lr=0.01)
 
 _PHOTOGRAPHS = _FAST.replace(train_augment="flip", depth=5, factor=3)
+OWN_DATA = "own-cpu"
 _UNMEASURED = "not measured; give a budget of time"
 
 # The methods of other authors, with their settings for CIFAR-10. Each names the axes in which it differs from IDC.
@@ -298,7 +299,7 @@ RECIPES = {
     "tiny-imagenet-cpu": NamedRecipe("tiny-imagenet", _FAST.replace(train_augment="flip", depth=4), _UNMEASURED),
     "imagenette-cpu": NamedRecipe("imagenette", _PHOTOGRAPHS, _UNMEASURED),
     "imagenet10-cpu": NamedRecipe("imagenet10", _PHOTOGRAPHS, _UNMEASURED),
-    "own-cpu": NamedRecipe(
+    OWN_DATA: NamedRecipe(
         "folder:PATH",
         _FAST,
         "for your own data, in the time of the budget that you choose",
@@ -319,6 +320,12 @@ RECIPES = {
         for ipc, reported in {1: "", 10: "; the paper reports 62.8 %", 50: "; the paper reports 71.6 %"}.items()
     },
 }
+
+
+def name_for(dataset: str) -> str:
+    """The name of the first recipe made for a dataset, which is the best one, or of the recipe for one's own data."""
+    kind = dataset.partition(":")[0]  # cifar10:PATH is cifar10 too
+    return next((name for name, named in RECIPES.items() if named.dataset == kind), OWN_DATA)
 
 
 def recipe(name: str, **changes: Any) -> Recipe:
