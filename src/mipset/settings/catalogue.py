@@ -217,17 +217,17 @@ RECIPES = {
     "cifar10-dc-cpu": NamedRecipe(
         "cifar10",
         _DC.replace(width=64, real_batch=64, outer=14, train_epochs=10, period=2, pixel_lr=3.0),
-        "DC in some 3.5 minutes of one core; its accuracy was not measured",
+        "DC in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 22.2, 33.2 and 39.7 %",
     ),
     "cifar10-dsa-cpu": NamedRecipe(
         "cifar10",
         _DSA.replace(width=64, real_batch=64, outer=14, train_epochs=10, period=2, pixel_lr=3.0),
-        "DSA in some 3.5 minutes of one core; its accuracy was not measured",
+        "DSA in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 23.7, 34.4 and 41.6 %",
     ),
     "cifar10-dm-cpu": NamedRecipe(
         "cifar10",
         _DM.replace(width=64, real_batch=64, outer=64, inner=10, period=10, pixel_lr=10.0),
-        "DM in some 3.5 minutes of one core; its accuracy was not measured",
+        "DM in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 27.2, 32.7 and 44.4 %",
     ),
     # A tenth of the steps of an expert, and students of a third of the steps on a fifth of the images.
     "cifar10-mtt-cpu": NamedRecipe(
@@ -247,8 +247,8 @@ RECIPES = {
             outer=12,
             period=2,
         ),
-        "MTT in some 3.5 minutes of one core: 4 experts instead of 100, students of 10 steps on 20 images; its "
-        "accuracy was not measured",
+        "MTT in some 3.5 minutes of one core: 4 experts instead of 100, students of 10 steps on 20 images; "
+        "every-prefix at sizes 1, 3 and 10 (standard): 22.0, 34.6 and 46.7 %",
         # For equal time: the subset of mdc has a student too, and every-prefix draws one size in each iteration.
         tuned={
             "mdc": {"outer": 8},
@@ -268,7 +268,7 @@ RECIPES = {
             cluster_images=512,
             cluster_steps=3,
         ),
-        "DREAM in some 3.5 minutes of one core; its accuracy was not measured",
+        "DREAM in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 38.5, 45.5 and 51.4 %",
     ),
     "fashion-mnist-cpu": NamedRecipe(
         "fashion-mnist",
@@ -285,7 +285,8 @@ RECIPES = {
     "mnist-cpu": NamedRecipe(
         "mnist",
         _FAST,
-        "3.5 minutes of one core; its accuracy was not measured since digits are no longer mirrored",
+        "3.5 minutes of one core; in 2 minutes (--budget), every-prefix at sizes 1, 3 and 10 (standard): 89.5, 92.8 "
+        "and 95.8 %",
     ),
     "svhn-cpu": NamedRecipe("svhn", _FAST, "about 3.5 minutes of one core; its accuracy was not measured"),
     "cifar100-cpu": NamedRecipe(
