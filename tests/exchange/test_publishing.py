@@ -99,6 +99,15 @@ def test_card_lists_the_nearest_real_images() -> None:
     assert "| b | 6," not in text
 
 
+def test_card_of_a_large_set_lists_what_was_measured() -> None:
+    def sizes(ipc: int) -> list[int]:
+        rows = card(publication(noise_set((ipc, 2, 1, 2, 2), 1)), {}, "").partition("| n | file |")[2].splitlines()[2:]
+        return [int(row.split("|")[1]) for row in rows[: rows.index("")]]
+
+    assert sizes(20) == list(range(1, 21))
+    assert sizes(21) == [1, 2, 4, 21]
+
+
 def test_card_of_a_file_without_accuracies_and_parquet(tmp_path: Path) -> None:
     publish(publication(noise_set(accuracy=())), tmp_path / "new", with_parquet=False)
     assert paths_below(tmp_path / "new") == {"README.md", "index.json", "noise.safetensors"}

@@ -16,6 +16,7 @@ from mipset.file.header import file_bytes
 from mipset.units import byte_count, spread
 
 NEAREST = 5  # images of an audit that are listed
+MOST_ROWS = 20  # of the table of sizes, if every size has one
 # Short names of licences that Hugging Face knows, as far as datasets have them.
 LICENCES = (
     *("apache-2.0", "bsd-3-clause", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0"),
@@ -144,11 +145,19 @@ def _accuracies(artifact: Artifact) -> Iterable[str]:
         )
         yield _list({f"accuracy {number}": _code(way) for number, way in enumerate(curves, start=1)})
     rows = []
-    for n in range(1, artifact.ipc + 1):
+    for n in _listed(artifact):
         cells = [curve.get(n) for curve in curves.values()]
         texts = ["" if point is None else spread(point.mean, point.std, point.networks) for point in cells]
         rows.append([str(n), byte_count(file_bytes(artifact.description.prefix(n))), *texts])
     yield _table(["n", "file", *(f"accuracy {number}" for number in range(1, len(curves) + 1))], rows)
+
+
+def _listed(artifact: Artifact) -> Iterable[int]:
+    """The sizes that have a row: all, or of a large set the measured ones, the smallest and the largest."""
+    sizes = range(1, artifact.ipc + 1)
+    if len(sizes) <= MOST_ROWS:
+        return sizes
+    return sorted({1, artifact.ipc, *(point.size for point in artifact.accuracy)})
 
 
 def _usage(publication: Publication, parquet: bool) -> Iterable[str]:
