@@ -260,7 +260,7 @@ def few(data: Dataset, train: int, test: int) -> Dataset:
 def small_datasets() -> Iterator[tuple[str, Dataset]]:
     """A few real images of the embedded dataset, and noise under the names of the others."""
     yield "fashion-mini", few(load("fashion-mini"), 40, 10)
-    for name in ("cifar10", "fashion-mnist"):
+    for name in ("cifar10", "fashion-mnist", "mnist"):
         spec = spec_of(name)
         assert spec is not None
         splits = make_split(450, spec.shape, 10), make_split(30, spec.shape, 10, 1)
