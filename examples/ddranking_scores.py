@@ -8,7 +8,7 @@ all real images is measured: this example has few epochs, one run, and an accura
 not those of the leaderboard.
 
 Run:   python examples/ddranking_scores.py (needs `pip install ".[condense,ddranking]"`)
-Takes: seven minutes of processor time, on CIFAR-10 if `mipset data fetch cifar10` has fetched it. `--toy` takes 12 s of processor time.
+Takes: seven minutes of processor time, on CIFAR-10 if `mipset data fetch cifar10` has fetched it. `--toy` takes 12 s.
 """
 
 from __future__ import annotations

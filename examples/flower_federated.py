@@ -5,7 +5,7 @@ its bytes, and trains on it, with the same number of steps for all clients. FedA
 weighted by the numbers of images. In the second row, the file has only one size, which must fit the smallest client.
 
 Run:   python examples/flower_federated.py (needs `pip install ".[condense,flower]"`)
-Takes: some minutes on 2 cores, on CIFAR-10 if `mipset data fetch cifar10` has fetched it. `--toy` is the smallest simulation.
+Takes: three minutes on 2 cores, on CIFAR-10 if `mipset data fetch cifar10` has fetched it. `--toy` is a small one.
 """
 
 from __future__ import annotations
