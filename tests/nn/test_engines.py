@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosine, Squared
+from mipset.nn import engines
 from mipset.nn.engines import Engine, Native
 from mipset.nn.native import Block, Kernels, functions
 from mipset.nn.networks import ConvNet, ResNetAP
@@ -152,6 +153,65 @@ def check_norm_relu_pool(kernels: Kernels, sizes: tuple[int, int, int, int], kin
     )
     for ours, theirs in zip(result, derivatives(plain, torch.float64), strict=True):
         close(ours, theirs, within=2e-3)  # few pixels make a small variance, which magnifies rounding
+
+
+@pytest.mark.parametrize("kind", BLOCKS, ids=repr)
+@pytest.mark.parametrize("sizes", [(2, 40, 7, 6), (3, 16, 4, 4)])
+def test_norm_relu_pool_of_bfloat16_images(kernels: Kernels, sizes: tuple[int, int, int, int], kind: Block) -> None:
+    """It rounds what it stores to the nearest bfloat16, which has 8 significant bits, and computes in float32."""
+    n, c, h, w = sizes
+    beta = 0.3 * randn(c, seed=2)
+    images = separated(n, c, h, w, beta).bfloat16()
+    dy, u = randn(n, c, h // kind.pool, w // kind.pool, seed=3).bfloat16(), randn(n, c, h, w, seed=4)
+
+    def derivatives(dtype: torch.dtype) -> list[Tensor]:
+        x, slope = (value.to(dtype).requires_grad_() for value in (images, dy))
+        gamma, shift = torch.ones(c, requires_grad=True), beta.clone().requires_grad_()
+        out = functions.norm_relu_pool(kernels, x, gamma, shift, 1e-5, kind)
+        first = torch.autograd.grad(out, [x, gamma, shift], slope)
+        out = functions.norm_relu_pool(kernels, x, gamma.detach(), shift.detach(), 1e-5, kind)
+        (dx,) = torch.autograd.grad(out, x, slope, create_graph=True)
+        return [out, *first, *torch.autograd.grad(dx, [slope, x], u.to(dtype))]
+
+    rounded = derivatives(torch.bfloat16)
+    assert [value.dtype for value in rounded[:4]] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
+    for ours, exact in zip(rounded, derivatives(torch.float32), strict=True):
+        ours, exact = ours.detach().float(), exact.detach()
+        torch.testing.assert_close(ours, exact, rtol=2**-7, atol=2e-2 * float(exact.abs().max()))
+    torch.testing.assert_close(rounded[0], derivatives(torch.float32)[0].bfloat16(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", BLOCKS, ids=repr)
+def test_norm_of_bfloat16_images_keeps_nan_and_overflow(kernels: Kernels, kind: Block) -> None:
+    images = randn(3, 20, 4, 4).bfloat16()
+    images[0, 0, 0, 0], images[1, 0, 0, 0] = torch.nan, 3e38
+    out = functions.norm_relu_pool(kernels, images, torch.ones(20), torch.zeros(20), 1e-5, kind)
+    assert out[:2, 0].isnan().all()
+    assert not out[2].isnan().any()
+    assert not out[:, 1:].isnan().any()
+
+
+@pytest.mark.parametrize("unit", [False, True], ids=["vectors", "matrix unit"])
+@pytest.mark.parametrize("channels", [1, 3, 32])
+def test_network_under_autocast_is_near_the_exact_one(
+    kernels: Kernels, channels: int, unit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On every processor, with the path of those that have a matrix unit for bfloat16 and with that of the others."""
+    monkeypatch.setattr(engines, "matrix_unit", lambda: unit)
+    images = randn(6, channels, 16, 16)
+
+    def gradients(engine: Engine, half: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        theta = ConvNet(channels, 5, (16, 16), 32, 2, engine)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            scores = theta(images)
+        loss = F.cross_entropy(scores.float(), torch.arange(6) % 5)
+        weights = [p for name, p in theta.named_parameters() if name.endswith("weight")]
+        return [scores.float(), *torch.autograd.grad(loss, weights)]
+
+    for ours, exact in zip(gradients(Native(kernels), True), gradients(Engine(), False), strict=True):
+        assert ours.dtype == torch.float32
+        close(ours, exact, within=0.2)
 
 
 def test_second_derivatives_of_gamma_are_refused(kernels: Kernels) -> None:
@@ -405,7 +465,10 @@ def test_group_norm_of_several_channels_is_computed_by_torch(kernels: Kernels) -
 
 
 @pytest.mark.parametrize("channels", [3, 32, 37])
-def test_autocast_rounds_products_to_bfloat16_only(kernels: Kernels, channels: int) -> None:
+def test_autocast_rounds_products_to_bfloat16_only(
+    kernels: Kernels, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "matrix_unit", lambda: False)
     layer = nn.Conv2d(channels, 20, 3, padding=1)
     x, slopes = randn(5, channels, 13, 13), randn(5, 20, 13, 13, seed=1)
     with torch.autocast("cpu", torch.bfloat16):

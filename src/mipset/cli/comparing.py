@@ -87,7 +87,7 @@ def add(verbs: Verbs) -> None:
         "--at", metavar="T,T", help="also evaluate after these outer iterations, such as 2,5,10 (default: none)"
     )
     verb.add_argument("--networks", metavar="K", type=int, default=3, help="networks for each size (default: 3)")
-    add_protocol_flags(verb, seed="--evaluation-seed")
+    add_protocol_flags(verb, own="evaluation-")
     verb.add_argument(
         "--evaluate-with",
         metavar="NAMES",

@@ -249,12 +249,14 @@ def add_source_flags(verb: Parser, what: str) -> None:
 
 
 def add_protocol_flags(
-    verb: Parser, default: str | None = None, seed: str = "--seed", epochs: str = "epochs of training"
+    verb: Parser, default: str | None = None, own: str = "", epochs: str = "epochs of training"
 ) -> None:
     """Add the flags that say how networks are trained on a condensed set. `protocol_of` reads them.
 
-    `default` is the protocol, `seed` is the flag of the seed, and `epochs` is the help of `--epochs`.
+    `default` is the protocol, and `epochs` is the help of `--epochs`. Where a recipe has a flag of the same name, `own`
+    is what the flag of the evaluation begins with.
     """
+    from mipset.settings.choices import FULL_PRECISION, PRECISIONS
     from mipset.settings.protocol import DEFAULT, PROTOCOLS
 
     default = default or DEFAULT
@@ -271,14 +273,25 @@ def add_protocol_flags(
         action="store_true",
         help="do not mirror training images: for your own digits, letters or signs (mnist is never mirrored)",
     )
-    verb.add_argument(seed, metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)")
+    verb.add_argument(
+        f"--{own}precision",
+        dest="evaluation_precision",
+        choices=list(PRECISIONS),
+        default=FULL_PRECISION,
+        help="of training. bfloat16 takes half the time on processors with AMX; no gain on others "
+        f"(default: {FULL_PRECISION})",
+    )
+    verb.add_argument(
+        f"--{own}seed", metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)"
+    )
 
 
 def protocol_of(arguments: argparse.Namespace) -> Protocol:
-    """The protocol that `--protocol`, `--epochs` and `--no-flip` describe."""
+    """The protocol that the flags of `add_protocol_flags` describe."""
     from mipset.settings.protocol import protocol
 
-    chosen = protocol(arguments.protocol, **({} if arguments.epochs is None else {"epochs": arguments.epochs}))
+    epochs = {} if arguments.epochs is None else {"epochs": arguments.epochs}
+    chosen = protocol(arguments.protocol, precision=arguments.evaluation_precision, **epochs)
     return chosen.without_flips() if arguments.no_flip else chosen
 
 

@@ -69,7 +69,7 @@ from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
 from mipset.nn.networks import Network, builder, check_each_image_alone
 from mipset.nn.pixels import to_unit
-from mipset.nn.training import Images, Schedule, TrainingRule
+from mipset.nn.training import HALF, Images, Schedule, TrainingRule
 from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
@@ -161,7 +161,6 @@ INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset, Look], Tensor]] = {
     "normal-noise": lambda r, data, _: normal_noise(r, data),
 }
 BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
-HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
 
 
 def policy(r: Recipe, classes: int, frozen: Sequence[int] = ()) -> Policy:

@@ -161,7 +161,7 @@ class Grid:
             "data": self.data.identity,
             "version": __version__,
             "sizes": list(self.plan.sizes),
-            "protocol": {name: value for name, value in asdict(self.plan.protocol).items() if name != "text"},
+            "protocol": self.plan.protocol.identity,
             "networks": self.plan.networks,
             "seed": self.plan.seed,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,8 @@ from mipset.settings.protocol import Protocol
 # How many pixels a network learns from at once: those of 21 images of 224 x 224. A larger batch is computed in parts,
 # which bounds memory and changes the step by rounding only. With batch norm, it cannot be divided.
 PIXELS_AT_ONCE = 1040 * 32 * 32
+
+HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -130,7 +132,7 @@ class Schedule:
 
 def rule_of(p: Protocol) -> TrainingRule:
     """The training rule of a protocol."""
-    return TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix)
+    return TrainingRule(p.rate, p.momentum, p.decay, augmentation(p.augment), p.mix, HALF[p.precision])
 
 
 def schedule_of(p: Protocol, images: int, classes: int) -> Schedule:

@@ -82,8 +82,9 @@ STEPS: Mapping[str, str] = {
     "balanced": "scale the steps so that every image moves as far as in baseline-c",
     "plain": "use the gradients without scaling",
 }
+FULL_PRECISION = "float32"
 PRECISIONS: Mapping[str, str] = {
-    "float32": "multiply in 32 bits",
+    FULL_PRECISION: "multiply in 32 bits",
     "bfloat16": "multiply in 16 bits, add in 32 bits",
 }
 AUGMENTATIONS: Mapping[str, str] = {

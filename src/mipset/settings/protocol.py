@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mipset.errors import SettingError, choose
-from mipset.settings.choices import NO_AUGMENTATION, augmentation_names
+from mipset.settings.choices import FULL_PRECISION, NO_AUGMENTATION, PRECISIONS, augmentation_names
 
 FLIP = "flip"
 BATCH = 64  # training images in one step, in every named protocol
@@ -48,6 +48,15 @@ class Protocol:
     drop: float = 0.2  # factor of the rate there
     even: bool = False  # whether all batches of an epoch have the same number of images
     by_size: bool = False  # whether `imagenet_epochs` decides the epochs, in place of `epochs`
+    precision: str = FULL_PRECISION  # of training; testing is always of float32
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that an accuracy depends on. A field at its default that older versions lack is left out."""
+        fields = {name: value for name, value in asdict(self).items() if name != "text"}
+        if self.precision == FULL_PRECISION:
+            del fields["precision"]
+        return fields
 
     def epochs_at(self, images: int, classes: int) -> int:
         """The epochs for so many images of all classes, before `least_steps`."""
@@ -66,7 +75,8 @@ class Protocol:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""
         flips = "" if FLIP in augmentation_names(self.augment) else ", no flips"
         epochs = f"{IMAGENET_LEAST} to {IMAGENET_EPOCHS[0][1]}" if self.by_size else str(self.epochs)
-        return f"{self.name}, {epochs} epochs{least}{flips}"
+        precision = "" if self.precision == FULL_PRECISION else f", {self.precision}"
+        return f"{self.name}, {epochs} epochs{least}{flips}{precision}"
 
 
 # A third of the time of the paper's 1,000 epochs. In the mean over sizes it is half a point below them with networks of
@@ -98,4 +108,6 @@ def protocol(name: str, **changes: Any) -> Protocol:
     chosen = replace(PROTOCOLS[name], **{"by_size": PROTOCOLS[name].by_size and "epochs" not in changes, **changes})
     if chosen.epochs < 1:
         raise SettingError(f"`epochs` is {chosen.epochs}: it must be at least 1.")
+    if chosen.precision not in PRECISIONS:
+        raise SettingError(f"There is no `precision` {chosen.precision!r}. {choose(chosen.precision, PRECISIONS)}.")
     return chosen

@@ -390,17 +390,43 @@ int weight_gradients(const float* x, const float* slopes, const long* ends, int 
 
 namespace {
 
+// Activations are stored as float32 or as bfloat16, the upper half of a float32. Sums are float32 in either case.
+typedef unsigned short Brief;
+typedef Brief Briefs __attribute__((vector_size(LANES * sizeof(Brief)), aligned(sizeof(Brief)), may_alias));
+typedef unsigned Bits __attribute__((vector_size(LANES * sizeof(unsigned))));
+
+inline Vector widened(Briefs value) { return (Vector)(__builtin_convertvector(value, Bits) << 16); }
+
+inline Briefs narrowed(Vector value) {  // to the nearest, ties to even; NaN stays NaN
+    const Bits bits = (Bits)value, odd = (bits >> 16) & 1;
+    const Bits rounded = value == value ? bits + 0x7fffu + odd : bits | 0x400000u;
+    return __builtin_convertvector(rounded >> 16, Briefs);
+}
+
+inline Vector read(const Brief* from, int count) {
+    if (count >= LANES) return widened(*reinterpret_cast<const Briefs*>(from));
+    Briefs value{};
+    for (int lane = 0; lane < count; ++lane) value[lane] = from[lane];
+    return widened(value);
+}
+
+inline void write(Brief* to, Vector value, int count) {
+    const Briefs narrow = narrowed(value);
+    if (count >= LANES) *reinterpret_cast<Briefs*>(to) = narrow;
+    else for (int lane = 0; lane < count; ++lane) to[lane] = narrow[lane];
+}
+
 template <int POOL> constexpr float WINDOW = 1.0f / (POOL * POOL);  // the weight of a pixel in the mean of its window
 
-template <int POOL, bool RELU>
-void forward_as(const float* x, const float* gamma, const float* beta, float epsilon, float* y, float* mean, float* scale,
-                long n, int h, int w, int c, int threads) {
+template <int POOL, bool RELU, typename Stored>
+void forward_as(const Stored* x, const float* gamma, const float* beta, float epsilon, Stored* y, float* mean,
+                float* scale, long n, int h, int w, int c, int threads) {
     const int down = h / POOL, across = w / POOL, pixels = h * w;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += LANES) {
             const int count = c - k;
-            const float* from = x + i * pixels * c + k;
+            const Stored* from = x + i * pixels * c + k;
             Vector middle{}, variance{}, factor;
             for (int row = 0; row < h; ++row) {  // row by row, so that long sums do not lose the last digits
                 Vector sum{};
@@ -424,7 +450,7 @@ void forward_as(const float* x, const float* gamma, const float* beta, float eps
             const Vector slope = read(gamma + k, count) * factor, level = read(beta + k, count) - slope * middle;
             for (int row = 0; row < down; ++row)
                 for (int column = 0; column < across; ++column) {
-                    const float* corner = from + (long(POOL * row) * w + POOL * column) * c;
+                    const Stored* corner = from + (long(POOL * row) * w + POOL * column) * c;
                     Vector total{};
                     for (int r = 0; r < POOL; ++r)
                         for (int s = 0; s < POOL; ++s) {
@@ -439,12 +465,12 @@ void forward_as(const float* x, const float* gamma, const float* beta, float eps
 constexpr int SPAN = 8;  // vectors of channels that are processed together, so that memory is read in long runs
 
 // One image and up to SPAN vectors of channels of a block: its inputs, and the slopes dy at its outputs.
-template <int POOL, bool RELU> struct Slice {
-    const float *x, *dy;
+template <int POOL, bool RELU, typename Stored> struct Slice {
+    const Stored *x, *dy;
     int h, w, c, count, vectors;
     Vector gamma[SPAN], beta[SPAN], mean[SPAN], scale[SPAN];
 
-    Slice(const float* x_, const float* dy_, const float* gamma_, const float* beta_, const float* mean_,
+    Slice(const Stored* x_, const Stored* dy_, const float* gamma_, const float* beta_, const float* mean_,
           const float* scale_, long i, int k, int h_, int w_, int c_)
         : x(x_ + i * h_ * w_ * c_ + k), dy(dy_ + i * (h_ / POOL) * (w_ / POOL) * c_ + k), h(h_), w(w_), c(c_),
           count(std::min(SPAN * LANES, c_ - k)), vectors((count + LANES - 1) / LANES) {
@@ -457,8 +483,8 @@ template <int POOL, bool RELU> struct Slice {
         }
     }
 
-    inline Vector get(const float* from, int v) const { return read(from + v * LANES, count - v * LANES); }
-    inline void put(float* to, int v, Vector value) const { write(to + v * LANES, value, count - v * LANES); }
+    template <typename Kind> inline Vector get(const Kind* from, int v) const { return read(from + v * LANES, count - v * LANES); }
+    template <typename Kind> inline void put(Kind* to, int v, Vector value) const { write(to + v * LANES, value, count - v * LANES); }
 
     // Calls visit(pixel, v, z, open, place): z is the normalised x, `open` the gradient that comes back through pooling
     // and ReLU, place the number of the pixel's window. Pixels beyond the last window have no gradient, and place -1.
@@ -483,14 +509,14 @@ template <int POOL, bool RELU> struct Slice {
     }
 };
 
-template <int POOL, bool RELU>
-void backward_as(const float* dy, const float* x, const float* gamma, const float* beta, const float* mean,
-                 const float* scale, float* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int threads) {
+template <int POOL, bool RELU, typename Stored>
+void backward_as(const Stored* dy, const Stored* x, const float* gamma, const float* beta, const float* mean,
+                 const float* scale, Stored* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int threads) {
     const float share = 1.0f / (h * w);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice<POOL, RELU> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+            const Slice<POOL, RELU, Stored> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
             Vector sum[SPAN]{}, product[SPAN]{}, outside[SPAN];
             s.each([&](long, int v, Vector z, Vector open, long) {
                 sum[v] += open;
@@ -503,7 +529,7 @@ void backward_as(const float* dy, const float* x, const float* gamma, const floa
                 product[v] *= share;
                 outside[v] = s.gamma[v] * s.scale[v];
             }
-            float* to = dx + i * h * w * c + k;
+            Stored* to = dx + i * h * w * c + k;
             s.each([&](long pixel, int v, Vector z, Vector open, long) {
                 s.put(to + pixel * c, v, outside[v] * (open - sum[v] - z * product[v]));
             });
@@ -522,7 +548,7 @@ void double_backward_as(const float* u, const float* dy, const float* x, const f
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (long i = 0; i < n; ++i)
         for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice<POOL, RELU> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
+            const Slice<POOL, RELU, float> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
             const float* from = u + i * m * c + k;
             Vector us[SPAN]{}, vs[SPAN]{}, uv[SPAN]{}, uz[SPAN]{}, vz[SPAN]{};
             s.each([&](long pixel, int v, Vector z, Vector open, long) {
@@ -561,24 +587,42 @@ void double_backward_as(const float* u, const float* dy, const float* x, const f
     else if (relu) run<1, true>(__VA_ARGS__);          \
     else run<1, false>(__VA_ARGS__)
 
+template <typename Stored> struct As {  // a pointer to images of a type that is known at run time
+    inline const Stored* operator()(const void* images) const { return static_cast<const Stored*>(images); }
+    inline Stored* operator()(void* images) const { return static_cast<Stored*>(images); }
+};
+
+// The same, where `stored` gives the pointers their type: that of float32 or of bfloat16 images.
+#define FOR_EACH_STORED(run, ...)              \
+    if (brief) {                               \
+        const As<Brief> stored;                \
+        FOR_EACH_CASE(run, __VA_ARGS__);       \
+    } else {                                   \
+        const As<float> stored;                \
+        FOR_EACH_CASE(run, __VA_ARGS__);       \
+    }
+
 }  // namespace
 
 extern "C" {
 
+// Images are float32, or bfloat16 if `brief`; the rest is always float32.
+
 // y [n, h/pool, w/pool, c] = mean over windows of relu(gamma * (x - mean) * scale + beta); keeps mean and scale [n, c]
-void block_forward(const float* x, const float* gamma, const float* beta, float epsilon, float* y, float* mean,
-                   float* scale, long n, int h, int w, int c, int pool, int relu, int threads) {
-    FOR_EACH_CASE(forward_as, x, gamma, beta, epsilon, y, mean, scale, n, h, w, c, threads);
+void block_forward(const void* x, const float* gamma, const float* beta, float epsilon, void* y, float* mean,
+                   float* scale, long n, int h, int w, int c, int pool, int relu, int brief, int threads) {
+    FOR_EACH_STORED(forward_as, stored(x), gamma, beta, epsilon, stored(y), mean, scale, n, h, w, c, threads);
 }
 
 // dx [n, h, w, c], and the gradients of gamma and beta for each image [n, c], from dy [n, h/pool, w/pool, c]
-void block_backward(const float* dy, const float* x, const float* gamma, const float* beta, const float* mean,
-                    const float* scale, float* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int pool,
-                    int relu, int threads) {
-    FOR_EACH_CASE(backward_as, dy, x, gamma, beta, mean, scale, dx, dgamma, dbeta, n, h, w, c, threads);
+void block_backward(const void* dy, const void* x, const float* gamma, const float* beta, const float* mean,
+                    const float* scale, void* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int pool,
+                    int relu, int brief, int threads) {
+    FOR_EACH_STORED(backward_as, stored(dy), stored(x), gamma, beta, mean, scale, stored(dx), dgamma, dbeta, n, h, w, c,
+                    threads);
 }
 
-// the gradients of <u, dx> with respect to dy [n, h/pool, w/pool, c] and x [n, h, w, c]
+// the gradients of <u, dx> with respect to dy [n, h/pool, w/pool, c] and x [n, h, w, c]: float32 only
 void block_double_backward(const float* u, const float* dy, const float* x, const float* gamma, const float* beta,
                            const float* mean, const float* scale, float* for_dy, float* for_x, long n, int h, int w,
                            int c, int pool, int relu, int threads) {

@@ -1,4 +1,7 @@
-"""The compiled kernels, as functions of tensors: float32, on the CPU, in torch's channels_last order."""
+"""The compiled kernels, as functions of tensors on the CPU, in torch's channels_last order.
+
+They are float32. Instance norm with ReLU and pooling also reads and writes bfloat16 images.
+"""
 
 from __future__ import annotations
 
@@ -100,18 +103,20 @@ class Kernels:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Instance norm, ReLU and average pooling; and the mean and scale [n, c] of the norm."""
         n, c, h, w = x.shape
-        out, mean, scale = _empty(n, c, h // kind.pool, w // kind.pool), torch.empty(n, c), torch.empty(n, c)
+        out = _empty(n, c, h // kind.pool, w // kind.pool, x.dtype)
+        mean, scale = torch.empty(n, c), torch.empty(n, c)
         arguments = (lined_up(x), gamma, beta, ctypes.c_float(epsilon), out, mean, scale)
-        self._call("block_forward", *arguments, *_sizes(x), *kind.arguments)
+        self._call("block_forward", *arguments, *_sizes(x), *kind.arguments, _brief(x))
         return out, mean, scale
 
     def block_backward(
         self, dy: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, scale: Tensor, kind: Block = POOLED
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of x [n, c, h, w], of gamma and of beta [c]."""
-        dx, dgamma, dbeta = _empty(*x.shape), torch.empty_like(mean), torch.empty_like(mean)
-        arguments = (lined_up(dy), lined_up(x), gamma, beta, mean, scale)
-        self._call("block_backward", *arguments, dx, dgamma, dbeta, *_sizes(x), *kind.arguments)
+        n, c, h, w = x.shape
+        dx, dgamma, dbeta = _empty(n, c, h, w, x.dtype), torch.empty_like(mean), torch.empty_like(mean)
+        arguments = (lined_up(dy.to(x.dtype)), lined_up(x), gamma, beta, mean, scale)
+        self._call("block_backward", *arguments, dx, dgamma, dbeta, *_sizes(x), *kind.arguments, _brief(x))
         return dx, dgamma.sum(dim=0), dbeta.sum(dim=0)
 
     def block_double_backward(
@@ -127,6 +132,7 @@ class Kernels:
     ) -> tuple[Tensor, Tensor]:
         """The gradients of <u, dx> with respect to dy and x."""
         for_dy, for_x = _empty(*dy.shape), _empty(*x.shape)
+        u, dy, x = u.float(), dy.float(), x.float()
         arguments = (lined_up(u), lined_up(dy), lined_up(x), gamma, beta, mean, scale)
         self._call("block_double_backward", *arguments, for_dy, for_x, *_sizes(x), *kind.arguments)
         return for_dy, for_x
@@ -141,8 +147,12 @@ class Kernels:
             raise MemoryError
 
 
-def _empty(n: int, c: int, h: int, w: int) -> Tensor:
-    return torch.empty((n, c, h, w), memory_format=torch.channels_last)
+def _empty(n: int, c: int, h: int, w: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty((n, c, h, w), dtype=dtype, memory_format=torch.channels_last)
+
+
+def _brief(images: Tensor) -> int:
+    return int(images.dtype == torch.bfloat16)
 
 
 def _sizes(x: Tensor) -> tuple[ctypes.c_long, int, int, int]:
