@@ -84,6 +84,15 @@ class TestNetworkChoice:
         assert printed.startswith("accuracy in % on test images, mean ± deviation over 1 network (resnet-10, width 2; ")
         assert [p.network for p in read(condensed).accuracy] == ["resnet-10, width 2"]
 
+    def test_evaluate_in_bfloat16(self, here: Here, condensed: Path) -> None:
+        """The accuracies say so: they are another line of the set's curve."""
+        printed = here("evaluate", condensed, "--sizes", 3, "--precision", "bfloat16", "--save", *BRIEF)
+        assert ", bfloat16; seed 0" in printed
+        here("evaluate", condensed, "--sizes", 3, "--save", *BRIEF)
+        full, half = read(condensed).accuracy
+        assert half.protocol == f"{full.protocol}, bfloat16"
+        assert half.mean == pytest.approx(full.mean, abs=20)
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
@@ -96,6 +105,7 @@ class TestRefusals:
             (["--epochs", "0"], "--epochs is 0: it must be at least 1"),
             (["--epochs", "ten"], "invalid int value: 'ten'"),
             (["--protocol", "fast"], "--protocol is 'fast'. Choose standard, "),
+            (["--precision", "half"], "--precision is 'half'. Choose float32 or bfloat16."),
             (["--network", "vgg"], "There is no network 'vgg'. Choose convnet, resnet, resnet-ap or densenet, or"),
             (["--network", "resnet", "--depth", "3"], "--depth is 3: a ResNet has 10 or 18 layers"),
             (["--network", "densenet", "--depth", "40"], "--depth is 40: a DenseNet has 121 layers"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import mipset
 from mipset.condensing import budget
-from mipset.condensing.budget import Times, depth_for, fitted_to_data, parse_budget, within
+from mipset.condensing.budget import Times, depth_for, fitted_to_data, in_half, parse_budget, within
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.engines import Engine
@@ -51,6 +51,21 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
     assert chosen == plain.replace(outer=55)  # 10 x 10 x 0.1 + 9 x 10 x 0.01 seconds each
     with pytest.raises(SettingError, match=r"`budget` is 15 s of processor time, which is too little"):
         within(plain, 15, t, 10)
+
+
+@pytest.mark.parametrize("unit", [False, True])
+def test_first_order_runs_are_of_bfloat16_on_processors_with_a_matrix_unit(
+    unit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "matrix_unit", lambda: unit)
+    cpu, half = torch.device("cpu"), {"train_precision": "bfloat16", "match_precision": "bfloat16"} if unit else {}
+    assert in_half(EXPERTS, {}, cpu) == EXPERTS.replace(**half)
+    assert in_half(EXPERTS, {}, torch.device("cuda")) == EXPERTS
+    assert in_half(Recipe(), {}, cpu) == Recipe()  # gradients of gradients would be wrong
+    given = {"match_precision": "float32"}
+    assert in_half(EXPERTS, given, cpu) == EXPERTS.replace(**{**half, **given})
+    untrained = Recipe(objective="feature", learner="untrained")  # which never learns
+    assert in_half(untrained, {}, cpu).train_precision == "float32"
 
 
 @pytest.mark.parametrize("pool", [{}, {"pool": 3, "life": 5}], ids=["new", "pool"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from mipset.condensing.objectives import (
     Objective,
     Term,
     WeightedSum,
+    base,
 )
 from mipset.condensing.objectives.base import PIXELS_AT_ONCE
 from mipset.condensing.passes import Passes
@@ -111,6 +113,27 @@ def test_pixel_gradients_equal_finite_differences(name: str) -> None:
         return objective.distances(theta, x, LABELS, target, [1, 2, 3]).distances
 
     assert torch.autograd.gradcheck(losses, images(3, 3, 2).requires_grad_(), eps=1e-6, atol=1e-5, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["feature", "characteristic", "layered", "confidence"])
+@pytest.mark.parametrize("at_once", [PIXELS_AT_ONCE, 8 * 8 * 2], ids=["at once", "in turns"])
+def test_half_precision_is_near_the_exact_distance_and_gradient(
+    name: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the passes through the network are of bfloat16: distances and gradients of pixels are float32."""
+    monkeypatch.setattr(base, "PIXELS_AT_ONCE", at_once)
+    objective: Any = CASES[name][0]
+
+    def of(objective: Objective[Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        theta, real = network().to(dtype), images(3, 7, 1).to(dtype)
+        synthetic = images(3, 6, 2).to(dtype).requires_grad_()
+        result = distances(objective, theta, real, synthetic)
+        return result.detach(), torch.autograd.grad(result.sum(), synthetic)[0]
+
+    for ours, exact in zip(of(replace(objective, half=True), torch.float32), of(objective, torch.float64), strict=True):
+        assert ours.dtype == torch.float32
+        error = float((ours - exact).norm() / exact.norm())
+        assert 0 < error < 0.25
 
 
 @pytest.mark.parametrize("name", ["feature", "characteristic", "layered"])

@@ -10,7 +10,7 @@ import pytest
 from mipset.condensing import assembly
 from mipset.errors import SettingError
 from mipset.exchange import exports
-from mipset.nn import training
+from mipset.nn import precision
 from mipset.nn.augment import COMPOSITIONS, DSA, IDC, Operation, augmentation
 from mipset.nn.networks import building
 from mipset.settings import choices
@@ -33,7 +33,7 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "pixel optimisers": (choices.OPTIMISERS, assembly.OPTIMISERS),
     "initialisations": (choices.INITIALISATIONS, assembly.INITIALISATIONS),
     "steps": (choices.STEPS, assembly.BALANCED),
-    "precisions": (choices.PRECISIONS, training.HALF),
+    "precisions": (choices.PRECISIONS, precision.HALF),
     "augmentations": (choices.AUGMENTATIONS, [operation.value for operation in Operation]),
     "networks": (NETWORKS, building.CLASSES),
     "export formats": (EXPORT_FORMATS, [exports.PNG, *exports.SINGLE_FILES, exports.C_HEADER]),

@@ -69,7 +69,8 @@ from mipset.nn.engines import Engine, default_engine
 from mipset.nn.flops import learning_flops
 from mipset.nn.networks import Network, builder, check_each_image_alone
 from mipset.nn.pixels import to_unit
-from mipset.nn.training import HALF, Images, Schedule, TrainingRule
+from mipset.nn.precision import HALF
+from mipset.nn.training import Images, Schedule, TrainingRule
 from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
@@ -121,10 +122,12 @@ METRICS: Mapping[str, Callable[[Recipe, Build, Images], Metric]] = {
 DISTANCES: Mapping[str, Distance] = {"squared": Squared(), "l1": L1(), "row-cosine": RowCosine()}
 OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
     "gradient": lambda r, _: GradientMatching(DISTANCES[r.distance], classifier=WITH_CLASSIFIER[r.matched_layers]),
-    "feature": lambda *_: FeatureMatching(),
-    "characteristic": lambda r, _: CharacteristicFunctions(r.seed),
-    "layered": lambda r, _: LayeredCharacteristicFunctions(CharacteristicFunctions(r.seed)),
-    "confidence": lambda _, learner: Confidence(learner.trained),
+    "feature": lambda r, _: FeatureMatching(half=HALF[r.match_precision]),
+    "characteristic": lambda r, _: CharacteristicFunctions(r.seed, half=HALF[r.match_precision]),
+    "layered": lambda r, _: LayeredCharacteristicFunctions(
+        CharacteristicFunctions(r.seed), half=HALF[r.match_precision]
+    ),
+    "confidence": lambda r, learner: Confidence(learner.trained, half=HALF[r.match_precision]),
     "trajectory": _trajectory,
 }
 WITH_CLASSIFIER: Mapping[str, bool] = {"convolutions": False, "all": True}  # by the names of MATCHED_LAYERS

@@ -6,6 +6,8 @@ The rule, for a recipe with experts:
     experts      take at most EXPERT_SHARE of the time. Their number and the steps of each grow with its square root,
                  from 2 experts of 800 steps on
     iterations   get the rest
+    precision    bfloat16 for the experts and for the objectives that are first-order, on a CPU with a unit that
+                 multiplies such matrices (AMX); else that of the recipe
 
 With trajectories, the steps of an expert follow from the recipe, and only the number of experts is chosen.
 A recipe without experts gets as many outer iterations as fit. The times of a match and of a training step are measured
@@ -25,8 +27,9 @@ from mipset.condensing import checks
 from mipset.condensing.costs import Shape, cost, processor_seconds
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.nn.engines import Engine, default_engine
+from mipset.nn.engines import Engine, default_engine, matrix_unit
 from mipset.settings.catalogue import name_for, recipe
+from mipset.settings.choices import FIRST_ORDER, HALF_PRECISION
 from mipset.settings.recipe import Recipe
 from mipset.units import duration, parse_duration
 
@@ -87,7 +90,7 @@ def recipe_within(
         if name in fixed and r.reads(name):
             raise SettingError(f"`budget` chooses `{name}`. Leave one of the two out.")
     seconds = parse_budget(budget)
-    fitted = fitted_to_data(r, data, fixed)
+    fitted = in_half(fitted_to_data(r, data, fixed), fixed, device)
     return within(
         fitted,
         seconds,
@@ -103,6 +106,15 @@ def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe
     """
     fitted = checks.fitted_to_data(r, data, given)
     return fitted if "depth" in given or r.network != "convnet" else fitted.replace(depth=depth_for(data.shape))
+
+
+def in_half(r: Recipe, given: Mapping[str, Any], device: torch.device) -> Recipe:
+    """The recipe with bfloat16 where that takes half the time and changes no accuracy. Settings in `given` stay."""
+    first_order = all(name in FIRST_ORDER for _, name, _ in r.terms)
+    if device.type != "cpu" or not matrix_unit() or not first_order:
+        return r
+    settings = [name for name in ("train_precision", "match_precision") if r.reads(name) and name not in given]
+    return r.replace(**dict.fromkeys(settings, HALF_PRECISION))
 
 
 def depth_for(shape: Shape) -> int:

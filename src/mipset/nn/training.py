@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,14 +12,13 @@ from mipset.nn.augment import Augmentation, augmentation, cutmix
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.networks import Network
 from mipset.nn.pixels import to_unit
+from mipset.nn.precision import HALF, products_in_half
 from mipset.nn.randomness import Purpose, generator, permutation
 from mipset.settings.protocol import Protocol
 
 # How many pixels a network learns from at once: those of 21 images of 224 x 224. A larger batch is computed in parts,
 # which bounds memory and changes the step by rounding only. With batch norm, it cannot be divided.
 PIXELS_AT_ONCE = 1040 * 32 * 32
-
-HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names of PRECISIONS
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -105,7 +104,7 @@ class TrainingRule:
 
         def loss(rows: slice) -> Tensor:
             part = mixed.part(rows)
-            with torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=self.half):
+            with products_in_half(images, self.half):
                 return part.loss(theta(part.images))
 
         at_once = None if theta.mixes_images else max(1, PIXELS_AT_ONCE // (resolution[0] * resolution[1]))

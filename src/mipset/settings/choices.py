@@ -36,6 +36,7 @@ OBJECTIVES: Mapping[str, str] = {
     "trajectory": "distance between the weights of a network that is trained on the synthetic images and those of an "
     "expert; only alone, with learner trajectories",
 }
+FIRST_ORDER = ("feature", "characteristic", "layered", "confidence")  # they need no gradients of gradients
 MATCHED_LAYERS: Mapping[str, str] = {
     "convolutions": "the weights of the convolutions (IDC)",
     "all": "the weights of the convolutions and of the classifier (DC)",
@@ -82,10 +83,10 @@ STEPS: Mapping[str, str] = {
     "balanced": "scale the steps so that every image moves as far as in baseline-c",
     "plain": "use the gradients without scaling",
 }
-FULL_PRECISION = "float32"
+FULL_PRECISION, HALF_PRECISION = "float32", "bfloat16"
 PRECISIONS: Mapping[str, str] = {
     FULL_PRECISION: "multiply in 32 bits",
-    "bfloat16": "multiply in 16 bits, add in 32 bits",
+    HALF_PRECISION: "multiply in 16 bits, add in 32 bits",
 }
 AUGMENTATIONS: Mapping[str, str] = {
     "color": "change brightness, saturation and contrast",

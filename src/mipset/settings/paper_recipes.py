@@ -59,7 +59,10 @@ SOURCES: Mapping[str, str] = {
     **dict.fromkeys(
         ("sampler", "cluster_every", "matched_layers", "composition", "pixel_space", "step_after"), RELEASE
     ),
-    **dict.fromkeys(("early_epochs", "train_precision", "network_lr", "network_momentum", "network_decay"), RELEASE),
+    **dict.fromkeys(
+        ("early_epochs", "train_precision", "match_precision", "network_lr", "network_momentum", "network_decay"),
+        RELEASE,
+    ),
 }
 _OTHER_SOURCES: Mapping[tuple[str, object], str] = {("cutmix", 0.5): PAPER, ("cutmix", 1.0): RELEASE}
 

@@ -16,7 +16,9 @@ from mipset.settings.choices import (
     AUGMENTATIONS,
     COMPOSITIONS,
     DISTANCES,
+    FIRST_ORDER,
     FREEZE_RULES,
+    FULL_PRECISION,
     INITIALISATIONS,
     LEARNERS,
     MATCHED_LAYERS,
@@ -173,7 +175,12 @@ class Recipe:
     early_epochs: int = _setting(
         0, "epochs on all real images that a new network learns before its first match", least=0
     )
-    train_precision: str = _setting("float32", "precision while the network learns", among=PRECISIONS)
+    train_precision: str = _setting(FULL_PRECISION, "precision while the network learns", among=PRECISIONS)
+    match_precision: str = _setting(
+        FULL_PRECISION,
+        f"precision while images are compared (`objective` {choices(FIRST_ORDER)})",
+        among=PRECISIONS,
+    )
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
     network_lr: float = _setting(0.01, "η, learning rate of the network", least=0, most=MOST_RATE)
     network_momentum: float = _setting(0.9, "momentum of the network", least=0)
@@ -201,6 +208,13 @@ class Recipe:
             )
         if terms == ["trajectory"]:
             self._check_students()
+        exact = [name for name in terms if name in OBJECTIVES and name not in FIRST_ORDER]
+        if self.match_precision != FULL_PRECISION and exact:
+            raise SettingError(
+                f"`match_precision` is {self.match_precision}, but `objective` {exact[0]} needs {FULL_PRECISION}, "
+                f"because its gradients would be wrong. Leave `match_precision` out, or choose an objective from "
+                f"{choices(FIRST_ORDER)}."
+            )
         if self.matched_layers != "convolutions" and "gradient" not in terms:
             raise SettingError(
                 f"`matched_layers` {self.matched_layers} needs gradients, but `objective` {self.objective} compares "

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from mipset.condensing.passes import Passes
 from mipset.nn import training
 from mipset.nn.networks import Network
+from mipset.nn.precision import products_in_half
 from mipset.settings.part import Part
 
 Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, Tensor])
@@ -32,12 +33,20 @@ def parts_of(images: int, pixels: int, most: int) -> list[slice]:
     return [slice(first, min(images, first + at_once)) for first in range(0, max(1, images), at_once)]
 
 
-def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tensor) -> Outputs:
-    """A function of θ for images [B, ch, h, w], with memory for PIXELS_AT_ONCE pixels only; weights are constant."""
+def in_parts(theta: Network, function: Callable[[Tensor], Outputs], images: Tensor, half: bool = False) -> Outputs:
+    """A function of θ for images [B, ch, h, w], with memory for PIXELS_AT_ONCE pixels only; weights are constant.
+
+    With `half`, products inside of θ are of bfloat16; what it gives is float32.
+    """
 
     def of_part(part: Tensor) -> Outputs:
-        with constant_weights(theta):
-            return function(part)
+        if not half:
+            with constant_weights(theta):
+                return function(part)
+        with constant_weights(theta), products_in_half(part):
+            result = function(part)
+        widened: Any = result.float() if isinstance(result, Tensor) else tuple(values.float() for values in result)
+        return cast(Outputs, widened)
 
     parts = [images[part] for part in parts_of(len(images), images.shape[2] * images.shape[3], PIXELS_AT_ONCE)]
     if len(parts) == 1:
@@ -176,9 +185,9 @@ class WeightedSum(Objective[SumTarget]):
         return max((term.objective.groups(classes, pixels) for term in self.terms), key=len)
 
 
-def of_each_class(theta: Network, function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+def of_each_class(theta: Network, function: Callable[[Tensor], Tensor], images: Tensor, half: bool = False) -> Tensor:
     """A function of θ for a batch, applied to [classes, images, ch, h, w] as one batch: [classes, images, ...]."""
-    result = in_parts(theta, function, images.flatten(0, 1))
+    result = in_parts(theta, function, images.flatten(0, 1), half)
     return result.reshape(*images.shape[:2], *result.shape[1:])
 
 

@@ -23,6 +23,7 @@ class Confidence(Objective[Target]):
     """
 
     trained: Callable[[Network], Network] = lambda theta: theta
+    half: bool = False  # whether products inside of the network are of bfloat16
 
     passes = Passes(1, 1)  # no real images
 
@@ -33,7 +34,7 @@ class Confidence(Objective[Target]):
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
         asked = self.trained(theta)
-        scores = of_each_class(asked, asked, synthetic)  # [classes, images, C]
+        scores = of_each_class(asked, asked, synthetic, self.half)  # [classes, images, C]
         wanted = torch.tensor(list(labels), device=scores.device)[:, None].expand(scores.shape[:2])
         losses = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none").view_as(wanted)
         return Match(prefix_means(losses, ends), synthetic.new_empty(len(labels), 0, 0))

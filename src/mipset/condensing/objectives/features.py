@@ -23,17 +23,20 @@ from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
 
+@dataclass(frozen=True, kw_only=True)
 class FeatureObjective(Objective[Target]):
     """Compares features of θ, in a forward pass over all images and a backward pass over the synthetic ones."""
 
+    half: bool = False  # whether products inside of θ are of bfloat16
+
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         with torch.no_grad():
-            return Target(of_each_class(theta, theta.features, real))
+            return Target(of_each_class(theta, theta.features, real, self.half))
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: Target, ends: Sequence[int]
     ) -> Match:
-        features = of_each_class(theta, theta.features, synthetic)
+        features = of_each_class(theta, theta.features, synthetic, self.half)
         return Match(self.of_features(features, target.features, ends), features.detach())
 
     @abstractmethod
@@ -93,24 +96,25 @@ class LayeredCharacteristicFunctions(Objective[LayeredTarget]):
 
     compared: CharacteristicFunctions
     hidden: float = 0.5
+    half: bool = False  # whether products inside of θ are of bfloat16
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> LayeredTarget:
         with torch.no_grad():
-            hidden, features = _two_layers(theta, real)
+            hidden, features = _two_layers(theta, real, self.half)
             return LayeredTarget(features, hidden)
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: LayeredTarget, ends: Sequence[int]
     ) -> Match:
-        hidden, features = _two_layers(theta, synthetic)
+        hidden, features = _two_layers(theta, synthetic, self.half)
         last = self.compared.of_features(features, target.features, ends)
         before = self.compared.of_features(hidden, target.hidden, ends)
         return Match(last + self.hidden * before, features.detach())
 
 
-def _two_layers(theta: Network, images: Tensor) -> tuple[Tensor, Tensor]:
+def _two_layers(theta: Network, images: Tensor, half: bool) -> tuple[Tensor, Tensor]:
     """The pooled hidden features and the last features of images of several classes, each [classes, images, F]."""
-    hidden, features = in_parts(theta, theta.hidden_and_features, images.flatten(0, 1))
+    hidden, features = in_parts(theta, theta.hidden_and_features, images.flatten(0, 1), half)
     pooled = F.avg_pool2d(hidden, 2).flatten(1)
     return pooled.reshape(*images.shape[:2], -1), features.reshape(*images.shape[:2], -1)
 
