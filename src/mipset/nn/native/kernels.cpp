@@ -418,73 +418,110 @@ inline void write(Brief* to, Vector value, int count) {
 
 template <int POOL> constexpr float WINDOW = 1.0f / (POOL * POOL);  // the weight of a pixel in the mean of its window
 
+constexpr int SPAN = 4;  // vectors of channels that are processed together: long runs of memory, sums in registers
+
+// Some vectors of channels: V of them, or, if V is 0, as many as the `count` channels need, of which the last is not full.
+template <int V> struct Lanes {
+    int count, vectors;
+
+    explicit Lanes(int count_) : count(count_), vectors(V ? V : int(over(count_, LANES))) {}
+
+    template <typename Stored> inline Vector get(const Stored* from, int v) const {
+        return read(from + v * LANES, V ? LANES : count - v * LANES);
+    }
+    template <typename Stored> inline void put(Stored* to, int v, Vector value) const {
+        write(to + v * LANES, value, V ? LANES : count - v * LANES);
+    }
+    template <typename Visit> inline void each(Visit visit) const {
+        if constexpr (V > 0) {
+#pragma GCC unroll 8
+            for (int v = 0; v < V; ++v) visit(v);
+        } else {
+            for (int v = 0; v < vectors; ++v) visit(v);
+        }
+    }
+};
+
+// Calls part(i, k, lanes) for every image i and every run of channels from k on, lanes.count of them.
+template <typename Part> inline void each_run(long n, int c, int threads, Part part) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long i = 0; i < n; ++i)
+        for (int k = 0; k < c; k += SPAN * LANES) {
+            const int count = std::min(SPAN * LANES, c - k);
+            if (count == SPAN * LANES) part(i, k, Lanes<SPAN>(count));
+            else if (count == SPAN / 2 * LANES) part(i, k, Lanes<SPAN / 2>(count));
+            else part(i, k, Lanes<0>(count));
+        }
+}
+
 template <int POOL, bool RELU, typename Stored>
 void forward_as(const Stored* x, const float* gamma, const float* beta, float epsilon, Stored* y, float* mean,
                 float* scale, long n, int h, int w, int c, int threads) {
     const int down = h / POOL, across = w / POOL, pixels = h * w;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (long i = 0; i < n; ++i)
-        for (int k = 0; k < c; k += LANES) {
-            const int count = c - k;
-            const Stored* from = x + i * pixels * c + k;
-            Vector middle{}, variance{}, factor;
-            for (int row = 0; row < h; ++row) {  // row by row, so that long sums do not lose the last digits
-                Vector sum{};
-                for (int column = 0; column < w; ++column) sum += read(from + (long(row) * w + column) * c, count);
-                middle += sum;
-            }
-            middle /= float(pixels);
-            for (int row = 0; row < h; ++row) {
-                Vector sum{};
-                for (int column = 0; column < w; ++column) {
-                    const Vector value = read(from + (long(row) * w + column) * c, count) - middle;
-                    sum += value * value;
-                }
-                variance += sum;
-            }
-            variance /= float(pixels);
+    each_run(n, c, threads, [=](long i, int k, auto lanes) {
+        const Stored* from = x + i * pixels * c + k;
+        Vector middle[SPAN]{}, variance[SPAN]{}, slope[SPAN], level[SPAN];
+        for (int row = 0; row < h; ++row) {  // row by row, so that long sums do not lose the last digits
+            Vector sum[SPAN]{};
+            for (int column = 0; column < w; ++column)
+                lanes.each([&](int v) { sum[v] += lanes.get(from + (long(row) * w + column) * c, v); });
+            lanes.each([&](int v) { middle[v] += sum[v]; });
+        }
+        lanes.each([&](int v) { middle[v] /= float(pixels); });
+        for (int row = 0; row < h; ++row) {
+            Vector sum[SPAN]{};
+            for (int column = 0; column < w; ++column)
+                lanes.each([&](int v) {
+                    const Vector value = lanes.get(from + (long(row) * w + column) * c, v) - middle[v];
+                    sum[v] += value * value;
+                });
+            lanes.each([&](int v) { variance[v] += sum[v]; });
+        }
+        lanes.each([&](int v) {
+            variance[v] /= float(pixels);
+            Vector factor;
             for (int lane = 0; lane < LANES; ++lane)  // 1 / infinity would be zero, which hides an overflow
-                factor[lane] = std::isinf(variance[lane]) ? NAN : 1 / std::sqrt(variance[lane] + epsilon);
-            write(mean + i * c + k, middle, count);
-            write(scale + i * c + k, factor, count);
-            const Vector slope = read(gamma + k, count) * factor, level = read(beta + k, count) - slope * middle;
-            for (int row = 0; row < down; ++row)
-                for (int column = 0; column < across; ++column) {
-                    const Stored* corner = from + (long(POOL * row) * w + POOL * column) * c;
+                factor[lane] = std::isinf(variance[v][lane]) ? NAN : 1 / std::sqrt(variance[v][lane] + epsilon);
+            lanes.put(mean + i * c + k, v, middle[v]);
+            lanes.put(scale + i * c + k, v, factor);
+            slope[v] = lanes.get(gamma + k, v) * factor;
+            level[v] = lanes.get(beta + k, v) - slope[v] * middle[v];
+        });
+        for (int row = 0; row < down; ++row)
+            for (int column = 0; column < across; ++column) {
+                const Stored* corner = from + (long(POOL * row) * w + POOL * column) * c;
+                Stored* to = y + ((i * down + row) * across + column) * c + k;
+                lanes.each([&](int v) {
                     Vector total{};
                     for (int r = 0; r < POOL; ++r)
                         for (int s = 0; s < POOL; ++s) {
-                            const Vector value = slope * read(corner + (long(r) * w + s) * c, count) + level;
+                            const Vector value = slope[v] * lanes.get(corner + (long(r) * w + s) * c, v) + level[v];
                             total += RELU ? (value < 0 ? Vector{} : value) : value;  // NaN stays NaN
                         }
-                    write(y + ((i * down + row) * across + column) * c + k, total * WINDOW<POOL>, count);
-                }
-        }
+                    lanes.put(to, v, total * WINDOW<POOL>);
+                });
+            }
+    });
 }
 
-constexpr int SPAN = 8;  // vectors of channels that are processed together, so that memory is read in long runs
-
-// One image and up to SPAN vectors of channels of a block: its inputs, and the slopes dy at its outputs.
-template <int POOL, bool RELU, typename Stored> struct Slice {
+// One image and a run of channels of a block: its inputs, and the slopes dy at its outputs.
+template <int POOL, bool RELU, typename Stored, typename Run> struct Slice {
     const Stored *x, *dy;
-    int h, w, c, count, vectors;
+    int h, w, c;
+    const Run& lanes;
     Vector gamma[SPAN], beta[SPAN], mean[SPAN], scale[SPAN];
 
     Slice(const Stored* x_, const Stored* dy_, const float* gamma_, const float* beta_, const float* mean_,
-          const float* scale_, long i, int k, int h_, int w_, int c_)
+          const float* scale_, long i, int k, int h_, int w_, int c_, const Run& lanes_)
         : x(x_ + i * h_ * w_ * c_ + k), dy(dy_ + i * (h_ / POOL) * (w_ / POOL) * c_ + k), h(h_), w(w_), c(c_),
-          count(std::min(SPAN * LANES, c_ - k)), vectors((count + LANES - 1) / LANES) {
-        for (int v = 0; v < vectors; ++v) {
-            const int channel = k + v * LANES;
-            gamma[v] = read(gamma_ + channel, c - channel);
-            beta[v] = read(beta_ + channel, c - channel);
-            mean[v] = read(mean_ + i * c + channel, c - channel);
-            scale[v] = read(scale_ + i * c + channel, c - channel);
-        }
+          lanes(lanes_) {
+        lanes.each([&](int v) {
+            gamma[v] = lanes.get(gamma_ + k, v);
+            beta[v] = lanes.get(beta_ + k, v);
+            mean[v] = lanes.get(mean_ + i * c + k, v);
+            scale[v] = lanes.get(scale_ + i * c + k, v);
+        });
     }
-
-    template <typename Kind> inline Vector get(const Kind* from, int v) const { return read(from + v * LANES, count - v * LANES); }
-    template <typename Kind> inline void put(Kind* to, int v, Vector value) const { write(to + v * LANES, value, count - v * LANES); }
 
     // Calls visit(pixel, v, z, open, place): z is the normalised x, `open` the gradient that comes back through pooling
     // and ReLU, place the number of the pixel's window. Pixels beyond the last window have no gradient, and place -1.
@@ -495,11 +532,11 @@ template <int POOL, bool RELU, typename Stored> struct Slice {
                 const long pixel = long(row) * w + column;
                 const bool inside = row / POOL < down && column / POOL < across;
                 const long place = inside ? long(row / POOL) * across + column / POOL : -1;
-                for (int v = 0; v < vectors; ++v) {
-                    const Vector z = (get(x + pixel * c, v) - mean[v]) * scale[v];
-                    const Vector above = place < 0 ? Vector{} : get(dy + place * c, v) * WINDOW<POOL>;
+                lanes.each([&](int v) {
+                    const Vector z = (lanes.get(x + pixel * c, v) - mean[v]) * scale[v];
+                    const Vector above = place < 0 ? Vector{} : lanes.get(dy + place * c, v) * WINDOW<POOL>;
                     visit(pixel, v, z, passed(v, z, above), place);
-                }
+                });
             }
     }
 
@@ -513,27 +550,25 @@ template <int POOL, bool RELU, typename Stored>
 void backward_as(const Stored* dy, const Stored* x, const float* gamma, const float* beta, const float* mean,
                  const float* scale, Stored* dx, float* dgamma, float* dbeta, long n, int h, int w, int c, int threads) {
     const float share = 1.0f / (h * w);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (long i = 0; i < n; ++i)
-        for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice<POOL, RELU, Stored> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
-            Vector sum[SPAN]{}, product[SPAN]{}, outside[SPAN];
-            s.each([&](long, int v, Vector z, Vector open, long) {
-                sum[v] += open;
-                product[v] += open * z;
-            });
-            for (int v = 0; v < s.vectors; ++v) {
-                s.put(dgamma + i * c + k, v, product[v]);
-                s.put(dbeta + i * c + k, v, sum[v]);
-                sum[v] *= share;
-                product[v] *= share;
-                outside[v] = s.gamma[v] * s.scale[v];
-            }
-            Stored* to = dx + i * h * w * c + k;
-            s.each([&](long pixel, int v, Vector z, Vector open, long) {
-                s.put(to + pixel * c, v, outside[v] * (open - sum[v] - z * product[v]));
-            });
-        }
+    each_run(n, c, threads, [=](long i, int k, auto lanes) {
+        const Slice<POOL, RELU, Stored, decltype(lanes)> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c, lanes);
+        Vector sum[SPAN]{}, product[SPAN]{}, outside[SPAN];
+        s.each([&](long, int v, Vector z, Vector open, long) {
+            sum[v] += open;
+            product[v] += open * z;
+        });
+        lanes.each([&](int v) {
+            lanes.put(dgamma + i * c + k, v, product[v]);
+            lanes.put(dbeta + i * c + k, v, sum[v]);
+            sum[v] *= share;
+            product[v] *= share;
+            outside[v] = s.gamma[v] * s.scale[v];
+        });
+        Stored* to = dx + i * h * w * c + k;
+        s.each([&](long pixel, int v, Vector z, Vector open, long) {
+            lanes.put(to + pixel * c, v, outside[v] * (open - sum[v] - z * product[v]));
+        });
+    });
 }
 
 // The gradient of <u, dx>: with respect to dy, and with respect to x [n, h, w, c]. With z the normalised
@@ -545,39 +580,37 @@ void double_backward_as(const float* u, const float* dy, const float* x, const f
                         int threads) {
     const int windows = (h / POOL) * (w / POOL), m = h * w;
     const float share = 1.0f / m;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (long i = 0; i < n; ++i)
-        for (int k = 0; k < c; k += SPAN * LANES) {
-            const Slice<POOL, RELU, float> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c);
-            const float* from = u + i * m * c + k;
-            Vector us[SPAN]{}, vs[SPAN]{}, uv[SPAN]{}, uz[SPAN]{}, vz[SPAN]{};
-            s.each([&](long pixel, int v, Vector z, Vector open, long) {
-                const Vector value = s.get(from + pixel * c, v);
-                us[v] += value;
-                vs[v] += open;
-                uv[v] += value * open;
-                uz[v] += value * z;
-                vz[v] += open * z;
-            });
-            float *to_x = for_x + i * m * c + k, *to_dy = for_dy + i * windows * c + k;
-            for (int v = 0; v < s.vectors; ++v) {
-                us[v] *= share;
-                uz[v] *= share;
-                vs[v] *= share * s.gamma[v];
-                vz[v] *= share * s.gamma[v];
-                uv[v] = uv[v] * share * s.gamma[v] - us[v] * vs[v] - uz[v] * vz[v];
-                for (long place = 0; place < windows; ++place) s.put(to_dy + place * c, v, Vector{});
-            }
-            s.each([&](long pixel, int v, Vector z, Vector open, long place) {
-                const Vector Pu = s.get(from + pixel * c, v) - us[v] - z * uz[v];
-                const Vector Pv = s.gamma[v] * open - vs[v] - z * vz[v];
-                s.put(to_x + pixel * c, v, -s.scale[v] * s.scale[v] * (uv[v] * z + vz[v] * Pu + uz[v] * Pv));
-                if (place < 0) return;
-                const Vector back = WINDOW<POOL> * s.gamma[v] * s.scale[v] * Pu;
-                float* to = to_dy + place * c;
-                s.put(to, v, s.get(to, v) + s.passed(v, z, back));
-            });
-        }
+    each_run(n, c, threads, [=](long i, int k, auto lanes) {
+        const Slice<POOL, RELU, float, decltype(lanes)> s(x, dy, gamma, beta, mean, scale, i, k, h, w, c, lanes);
+        const float* from = u + i * m * c + k;
+        Vector us[SPAN]{}, vs[SPAN]{}, uv[SPAN]{}, uz[SPAN]{}, vz[SPAN]{};
+        s.each([&](long pixel, int v, Vector z, Vector open, long) {
+            const Vector value = lanes.get(from + pixel * c, v);
+            us[v] += value;
+            vs[v] += open;
+            uv[v] += value * open;
+            uz[v] += value * z;
+            vz[v] += open * z;
+        });
+        float *to_x = for_x + i * m * c + k, *to_dy = for_dy + i * windows * c + k;
+        lanes.each([&](int v) {
+            us[v] *= share;
+            uz[v] *= share;
+            vs[v] *= share * s.gamma[v];
+            vz[v] *= share * s.gamma[v];
+            uv[v] = uv[v] * share * s.gamma[v] - us[v] * vs[v] - uz[v] * vz[v];
+            for (long place = 0; place < windows; ++place) lanes.put(to_dy + place * c, v, Vector{});
+        });
+        s.each([&](long pixel, int v, Vector z, Vector open, long place) {
+            const Vector Pu = lanes.get(from + pixel * c, v) - us[v] - z * uz[v];
+            const Vector Pv = s.gamma[v] * open - vs[v] - z * vz[v];
+            lanes.put(to_x + pixel * c, v, -s.scale[v] * s.scale[v] * (uv[v] * z + vz[v] * Pu + uz[v] * Pv));
+            if (place < 0) return;
+            const Vector back = WINDOW<POOL> * s.gamma[v] * s.scale[v] * Pu;
+            float* to = to_dy + place * c;
+            lanes.put(to, v, lanes.get(to, v) + s.passed(v, z, back));
+        });
+    });
 }
 
 // Calls run<pool, relu>() for the cases that exist: pooling needs the ReLU before it.
