@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import web
 from commands import Here
-from pages import PAGES, World, blocks, is_printed, make_small, page_name, set_of
+from mipset.cli import parser
+from mipset.settings import catalogue
+from mipset.settings.recipe import Recipe
+from pages import PAGES, World, blocks, commands_of, is_printed, make_small, page_name, set_of
 
 OWN_TESTS = {"README.md", "docs/python.md"}  # whose Python blocks test_readme.py and test_docs_python.py run
-WITH_BLOCKS = [page for page in PAGES if blocks(page)]
+LONG = {"docs/results.md"}  # its commands differ in little but names and numbers
+WITH_BLOCKS = [
+    pytest.param(page, marks=[pytest.mark.slow] if page_name(page) in LONG else [], id=page_name(page))
+    for page in PAGES
+    if blocks(page)
+]
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=page_name)
+@pytest.mark.parametrize("page", WITH_BLOCKS)
 def test_blocks_of_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,6 +49,19 @@ def test_blocks_of_the_page_run(
                 world.play(block)
     for module in world.modules:
         sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page_name(page) in LONG], ids=page_name)
+def test_commands_of_a_long_page_are_valid(page: Path) -> None:
+    """Their flags, and the settings that they give to the recipe."""
+    lines = [command for block in blocks(page) if block.kind == "" for command in commands_of(block)]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("mipset ")]
+    assert len(commands) > 20
+    for words in commands:
+        arguments = vars(parser().parse_args(words))
+        if words[0] == "condense":
+            given = {f.name: arguments[f.name] for f in fields(Recipe) if arguments[f.name] is not None}
+            catalogue.recipe(arguments["recipe"] or catalogue.name_for("cifar10"), **given)
 
 
 def test_what_a_page_shows_must_be_printed() -> None:
