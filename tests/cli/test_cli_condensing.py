@@ -112,11 +112,17 @@ class TestBudget:
         assert chosen["outer"] * chosen["inner"] >= 20
         assert chosen["experts"] >= 2
 
-    def test_resumed_run_keeps_what_was_chosen(self, tmp_path: Path, pets: Path, here: Here, refusal: Here) -> None:
+    @pytest.mark.parametrize("unit", [False, True], ids=["vectors", "matrix unit"])
+    def test_resumed_run_keeps_what_was_chosen(
+        self, tmp_path: Path, pets: Path, here: Here, refusal: Here, unit: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On every processor, as on one with a matrix unit for bfloat16 and as on one without."""
+        monkeypatch.setattr("mipset.condensing.budget.matrix_unit", lambda: unit)
         data, out, whole = f"npz:{pets}", tmp_path / "set", tmp_path / "whole"
         budget = (data, "--budget", "1s", *self.FAST)
         here("condense", *budget, "--out", whole)
         r = mipset.Recipe(**read(whole).recipe)
+        assert r.match_precision == r.train_precision == ("bfloat16" if unit else "float32")
         steps = mipset.condense(mipset.assemble(r, mipset.load(data)))
         first = next(step for step in steps if step.outer_done)
         identity = checkpoint.Identity(r, mipset.load(data).identity, "compiled kernels", "1s")
@@ -160,6 +166,10 @@ class TestBudget:
             (["--budget", "1min", "--experts", "3"], "--budget chooses --experts. Leave one of the two out"),
             (["--budget", "0.001s"], "which is too little for these data on this machine. Choose "),
             (["--train-images", "3"], "--train-images needs --learner trained, not experts. Leave it out"),
+            (
+                ["--objective", "gradient", "--match-precision", "bfloat16"],
+                "--match-precision needs --objective feature, characteristic, layered or confidence, not gradient",
+            ),
         ],
     )
     def test_impossible_budget_is_refused(

@@ -12,7 +12,8 @@ from mipset.condensing import budget
 from mipset.condensing.budget import Times, depth_for, fitted_to_data, in_half, parse_budget, within
 from mipset.data import Dataset
 from mipset.errors import SettingError
-from mipset.nn.engines import Engine
+from mipset.nn.engines import Engine, Native
+from mipset.nn.native import Kernels
 from mipset.settings.recipe import Recipe
 
 EXPERTS = Recipe(learner="experts", objective="feature+10*confidence", inner=10)
@@ -55,17 +56,19 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
 
 @pytest.mark.parametrize("unit", [False, True])
 def test_first_order_runs_are_of_bfloat16_on_processors_with_a_matrix_unit(
-    unit: bool, monkeypatch: pytest.MonkeyPatch
+    kernels: Kernels, unit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "matrix_unit", lambda: unit)
-    cpu, half = torch.device("cpu"), {"train_precision": "bfloat16", "match_precision": "bfloat16"} if unit else {}
-    assert in_half(EXPERTS, {}, cpu) == EXPERTS.replace(**half)
-    assert in_half(EXPERTS, {}, torch.device("cuda")) == EXPERTS
-    assert in_half(Recipe(), {}, cpu) == Recipe()  # gradients of gradients would be wrong
+    engine, half = Native(kernels), {"train_precision": "bfloat16", "match_precision": "bfloat16"} if unit else {}
+    assert in_half(EXPERTS, {}, engine) == EXPERTS.replace(**half)
+    assert in_half(EXPERTS, {}, Engine()) == EXPERTS  # plain torch gains less
+    assert in_half(Recipe(), {}, engine) == Recipe()  # gradients of gradients would be wrong
+    own = EXPERTS.replace(objective="my:Objective")
+    assert in_half(own, {}, engine) == own
     given = {"match_precision": "float32"}
-    assert in_half(EXPERTS, given, cpu) == EXPERTS.replace(**{**half, **given})
+    assert in_half(EXPERTS, given, engine) == EXPERTS.replace(**{**half, **given})
     untrained = Recipe(objective="feature", learner="untrained")  # which never learns
-    assert in_half(untrained, {}, cpu).train_precision == "float32"
+    assert in_half(untrained, {}, engine).train_precision == "float32"
 
 
 @pytest.mark.parametrize("pool", [{}, {"pool": 3, "life": 5}], ids=["new", "pool"])

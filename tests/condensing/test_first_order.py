@@ -15,6 +15,7 @@ from mipset.condensing.objectives import (
     CharacteristicFunctions,
     Confidence,
     FeatureMatching,
+    FeatureObjective,
     GradientMatching,
     LayeredCharacteristicFunctions,
     Objective,
@@ -134,6 +135,22 @@ def test_half_precision_is_near_the_exact_distance_and_gradient(
         assert ours.dtype == torch.float32
         error = float((ours - exact).norm() / exact.norm())
         assert 0 < error < 0.25
+
+
+class Scaled(FeatureObjective):
+    """An objective of somebody's own with a setting."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
+        return self.scale * FeatureMatching().of_features(synthetic, real, ends)
+
+
+def test_an_own_objective_describes_its_settings() -> None:
+    """They tell a checkpoint that it is of another run."""
+    assert repr(Scaled(2.0)) == "Scaled(scale=2.0)"
+    assert Scaled(2.0) != Scaled(3.0)
 
 
 @pytest.mark.parametrize("name", ["feature", "characteristic", "layered"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mipset.data import Dataset
 from mipset.experiments.workload import Workload
 from mipset.nn.engines import Engine
 from mipset.settings.recipe import Recipe
-from toy_comparisons import finished, toy_comparison
+from toy_comparisons import FAST, finished, toy_comparison
 
 
 def test_finished_work_is_not_counted(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:
@@ -26,6 +27,25 @@ def test_finished_work_is_not_counted(tmp_path: Path, toy: Dataset, recipe: Reci
     finished(comparison)
     assert workload.flops(cells) == seconds(cells) == 0
     assert workload.flops_from_scratch(cells) == pytest.approx(before)
+
+
+def test_evaluations_are_as_long_as_their_precision_takes(
+    tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a step is measured once for each precision, and that of a match for each of its own."""
+
+    def timed(r: Recipe, *_: object) -> tuple[float, float]:
+        return 1.0, {"float32": 2.0, "bfloat16": 1.0}[r.train_precision]
+
+    monkeypatch.setattr("mipset.experiments.workload.timed", timed)
+
+    def seconds(precision: str) -> float:
+        comparison = toy_comparison(
+            tmp_path / precision, toy, recipe, "random", protocol=replace(FAST, precision=precision)
+        )
+        return Workload(comparison).time_estimate(torch.device("cpu"), Engine())(comparison.grid.cells)
+
+    assert seconds("float32") == pytest.approx(2 * seconds("bfloat16"))
 
 
 def test_measurements_and_selections_cost_flops(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:

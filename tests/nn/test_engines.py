@@ -214,6 +214,11 @@ def test_network_under_autocast_is_near_the_exact_one(
         close(ours, exact, within=0.2)
 
 
+def test_versions_of_torch_that_cannot_tell_have_no_matrix_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert engines.matrix_unit.__wrapped__() is False
+
+
 def test_second_derivatives_of_gamma_are_refused(kernels: Kernels) -> None:
     x, gamma, beta = randn(2, 3, 4, 4).requires_grad_(), torch.ones(3, requires_grad=True), torch.zeros(3)
     out = functions.norm_relu_pool(kernels, x, gamma, beta, 1e-5)

@@ -64,10 +64,6 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ({"pixel_lr": float("inf")}, r"`pixel_lr` is inf: it must be at least 0 and at most"),
         ({"pixel_momentum": 1.0}, r"`pixel_momentum` is 1.0: it must be below 1\.$"),
         ({"cutmix": 1.5}, r"`cutmix` is 1.5: it must be at least 0 and at most 1\.$"),
-        (
-            {"match_precision": "bfloat16"},
-            r"`match_precision` is bfloat16, but `objective` gradient needs float32, .* choose an objective from ",
-        ),
         ({"pool": 2}, r"`pool` is 2, but `life` is 1: .*Choose a larger `life`\.$"),
         ({"match_augment": "color_blur"}, r"There is no augmentation 'blur'\. Choose from color, crop"),
         ({"train_augment": ""}, r"There is no augmentation ''"),

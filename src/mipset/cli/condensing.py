@@ -121,8 +121,8 @@ def add(verbs: Verbs) -> None:
     verb.add_argument(
         "--budget",
         metavar="TIME",
-        help="processor time for everything, such as 3min or 2h: chooses experts and iterations by itself (default: "
-        "those of the recipe)",
+        help="processor time for everything, such as 3min or 2h: chooses experts, iterations and precision by itself "
+        "(default: those of the recipe)",
     )
     add_recipe_flags(verb)
     verb.add_argument(

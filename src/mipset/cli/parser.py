@@ -33,7 +33,7 @@ GROUPS = {
     ),
     METHOD: (
         *("recipe", "config", "methods", "policy", "network", "width", "depth", "networks", "evaluate_with"),
-        *("protocol", "no_flip", "seeds", "seed", "evaluation_seed"),
+        *("protocol", "no_flip", "seeds", "seed", "evaluation_seed", "evaluation_precision"),
     ),
     "how long": (
         *("budget", "max_time", "fresh", "resume", "outer", "inner", "at", "experts", "expert_steps", "train_images"),
@@ -278,8 +278,8 @@ def add_protocol_flags(
         dest="evaluation_precision",
         choices=list(PRECISIONS),
         default=FULL_PRECISION,
-        help="of training. bfloat16 takes half the time on processors with AMX; no gain on others "
-        f"(default: {FULL_PRECISION})",
+        help="precision in which networks are trained; they are tested in float32. bfloat16 takes half of the time on "
+        f"processors with AMX, and gains nothing on others (default: {FULL_PRECISION})",
     )
     verb.add_argument(
         f"--{own}seed", metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)"

@@ -81,30 +81,33 @@ class Workload:
     def time_estimate(self, device: torch.device, engine: Engine) -> Callable[[Sequence[Cell]], float]:
         """A function that estimates the seconds that some cells will take.
 
-        Timing takes about a second, once for each objective: the FLOPs of different ones take different times.
+        Timing takes about a second, once for each objective and precision: their FLOPs take different times.
         """
         grid = self.comparison.grid
         recipes = [run.recipe for cell in grid.cells for run in cell.condensations] or [grid.cells[0].recipe]
-        per_match_flop: dict[str, float] = {}
-        for reference in sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True):
-            if reference.objective not in per_match_flop:
+        per_match_flop: dict[tuple[str, str], float] = {}
+        per_step_flop: dict[str, float] = {}
+        of_evaluation = recipes[0].replace(train_precision=grid.plan.protocol.precision)
+        for reference in [*sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True), of_evaluation]:
+            compared, learned = _compared(reference), reference.train_precision
+            if compared not in per_match_flop or learned not in per_step_flop:
                 match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
-                per_match_flop[reference.objective] = match_seconds / self._cost(reference).compared_flops
-                per_step_flop = step_seconds / self._cost(reference).step_flops
+                per_match_flop[compared] = match_seconds / self._cost(reference).compared_flops
+                per_step_flop[learned] = step_seconds / self._cost(reference).step_flops
 
         def seconds(cells: Sequence[Cell]) -> float:
             total = 0.0
             trained = set()  # experts that several condensations share
             for run in self.comparison.missing_runs(cells):
-                cost = self._cost(run.recipe)
+                cost, per_flop = self._cost(run.recipe), per_step_flop[run.recipe.train_precision]
                 total += cost.seconds(
-                    cost.compared_flops * per_match_flop[run.recipe.objective], cost.step_flops * per_step_flop
+                    cost.compared_flops * per_match_flop[_compared(run.recipe)], cost.step_flops * per_flop
                 )
-                total += (self.run_flops(run) - cost.run_flops) * per_step_flop
+                total += (self.run_flops(run) - cost.run_flops) * per_flop
                 experts = (run.of, run.recipe.experts, *settings_of_experts(run.recipe).items())
-                total -= self.expert_flops(run) * per_step_flop * (experts in trained)
+                total -= self.expert_flops(run) * per_flop * (experts in trained)
                 trained.add(experts)
-            return total + sum(map(self._other_flops, cells)) * per_step_flop
+            return total + sum(map(self._other_flops, cells)) * per_step_flop[grid.plan.protocol.precision]
 
         return seconds
 
@@ -119,6 +122,11 @@ class Workload:
             *(self._cost(recipe).max_memory for recipe in recipes),
             *(evaluation_memory(grid.data, each, grid.plan.protocol, workers) for each in architectures),
         )
+
+
+def _compared(recipe: Recipe) -> tuple[str, str]:
+    """What the time of a match depends on, beside its FLOPs."""
+    return recipe.objective, recipe.match_precision
 
 
 @cache

@@ -3,7 +3,8 @@
 `Engine` is plain torch, on any device. `Native` uses C++ kernels for float32 on a CPU: convolutions by Winograd's
 minimal filtering (a quarter of the multiplications), and norm, ReLU and pooling in one pass, with the first and second
 derivatives that gradient matching needs. It leaves all other cases to torch. Under `torch.autocast`, both round the
-factors of products to bfloat16. On processors that multiply such matrices in a unit of their own, torch convolves then.
+factors of products to bfloat16. On processors that multiply such matrices in a unit of their own, torch convolves then,
+and what layers pass on is bfloat16 too.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ def matrix_unit() -> bool:
 
     A direct convolution with it is several times faster than a Winograd convolution without it.
     """
-    return bool(torch.cpu.get_capabilities().get("amx_bf16")) and bool(torch.cpu._is_amx_tile_supported())
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions cannot tell
+    return bool(capabilities.get("amx_bf16") and capabilities.get("amx_tile"))
 
 
 def _half() -> bool:

@@ -82,7 +82,7 @@ class TrainingRule:
     decay: float
     augmentation: Augmentation
     mix: float
-    half: bool = False  # whether products are of bfloat16; sums are always of float32
+    half: bool = False  # whether products are of bfloat16; their sums are always of float32
 
     def optimiser(self, theta: Network) -> torch.optim.SGD:
         """A new optimiser for all parameters of θ."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mipset.errors import SettingError, choices, choose
-from mipset.settings.choices import READ_IF
 from mipset.settings.paper import ACCURACIES
 from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, paper_recipe, source_of
 from mipset.settings.recipe import Recipe
@@ -344,11 +343,10 @@ def sources(name: str) -> dict[str, str]:
 def check_read(changes: Iterable[str], chosen: Recipe) -> None:
     """Refuse settings that a run with the chosen recipe does not use (law 8 in docs/architecture.md)."""
     for setting in changes:
-        for other, values in READ_IF.get(setting, {}).items():
-            if getattr(chosen, other) not in values:
-                raise SettingError(
-                    f"`{setting}` needs `{other}` {choices(values)}, not {getattr(chosen, other)}. Leave it out."
-                )
+        for other, values in chosen.missing_for(setting).items():
+            raise SettingError(
+                f"`{setting}` needs `{other}` {choices(values)}, not {getattr(chosen, other)}. Leave it out."
+            )
 
 
 def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> Recipe:

@@ -86,7 +86,7 @@ STEPS: Mapping[str, str] = {
 FULL_PRECISION, HALF_PRECISION = "float32", "bfloat16"
 PRECISIONS: Mapping[str, str] = {
     FULL_PRECISION: "multiply in 32 bits",
-    HALF_PRECISION: "multiply in 16 bits, add in 32 bits",
+    HALF_PRECISION: "multiply in 16 bits, add in 32 bits; on processors with AMX, layers also store 16 bits",
 }
 AUGMENTATIONS: Mapping[str, str] = {
     "color": "change brightness, saturation and contrast",
@@ -135,6 +135,7 @@ READ_IF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("train_images", "early_epochs"), _TRAINED),
     "train_epochs": _SYNTHETIC,
     **dict.fromkeys(("pool", "life"), _BETWEEN),
+    "match_precision": {"objective": FIRST_ORDER},
     **dict.fromkeys(("train_batch", "train_augment", "train_precision", "cutmix"), _LEARNING),
     **dict.fromkeys(("network_lr", "network_momentum", "network_decay"), _LEARNING),
     **dict.fromkeys(("step_after", "pixel_space"), _SGD),

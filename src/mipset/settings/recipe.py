@@ -178,7 +178,7 @@ class Recipe:
     train_precision: str = _setting(FULL_PRECISION, "precision while the network learns", among=PRECISIONS)
     match_precision: str = _setting(
         FULL_PRECISION,
-        f"precision while images are compared (`objective` {choices(FIRST_ORDER)})",
+        f"precision of the network while images are compared (`objective` {choices(FIRST_ORDER)})",
         among=PRECISIONS,
     )
     cutmix: float = _setting(0.5, "probability of CutMix while the network learns", least=0, most=1)
@@ -208,13 +208,6 @@ class Recipe:
             )
         if terms == ["trajectory"]:
             self._check_students()
-        exact = [name for name in terms if name in OBJECTIVES and name not in FIRST_ORDER]
-        if self.match_precision != FULL_PRECISION and exact:
-            raise SettingError(
-                f"`match_precision` is {self.match_precision}, but `objective` {exact[0]} needs {FULL_PRECISION}, "
-                f"because its gradients would be wrong. Leave `match_precision` out, or choose an objective from "
-                f"{choices(FIRST_ORDER)}."
-            )
         if self.matched_layers != "convolutions" and "gradient" not in terms:
             raise SettingError(
                 f"`matched_layers` {self.matched_layers} needs gradients, but `objective` {self.objective} compares "
@@ -354,7 +347,18 @@ class Recipe:
 
     def reads(self, setting: str) -> bool:
         """Whether a run with these settings depends on this one."""
-        return all(getattr(self, other) in values for other, values in READ_IF.get(setting, {}).items())
+        return not self.missing_for(setting)
+
+    def missing_for(self, setting: str) -> dict[str, tuple[str, ...]]:
+        """What would have to change so that a run depends on this setting: other settings, and their possible values.
+
+        A sum of objectives has the values of all its terms.
+        """
+        needed = READ_IF.get(setting, {})
+        have = {other: {getattr(self, other)} for other in needed}
+        if "objective" in have:
+            have["objective"] = {name for _, name, _ in self.terms}
+        return {other: values for other, values in needed.items() if have[other].isdisjoint(values)}
 
     def scaled_pixel_lr(self, resolution: tuple[int, int]) -> float:
         """λ for pixels from 0 to 1 of images of this resolution.

@@ -23,11 +23,10 @@ from mipset.nn.networks import Network
 from mipset.nn.randomness import Purpose, generator
 
 
-@dataclass(frozen=True, kw_only=True)
 class FeatureObjective(Objective[Target]):
     """Compares features of θ, in a forward pass over all images and a backward pass over the synthetic ones."""
 
-    half: bool = False  # whether products inside of θ are of bfloat16
+    half = False  # whether products inside of θ are of bfloat16
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> Target:
         with torch.no_grad():
@@ -48,6 +47,8 @@ class FeatureObjective(Objective[Target]):
 class FeatureMatching(FeatureObjective):
     """Squared distance of the mean features (DM, and the matching term of DANCE)."""
 
+    half: bool = False
+
     def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
         return (prefix_means(synthetic, ends) - real.mean(dim=1, keepdim=True)).square().sum(dim=2)
 
@@ -65,6 +66,7 @@ class CharacteristicFunctions(FeatureObjective):
     frequencies: int = 1024
     scale: float = 300 / 2**0.5
     epsilon: float = 1e-8  # under the root, whose slope at zero is infinite
+    half: bool = False
 
     def of_features(self, synthetic: Tensor, real: Tensor, ends: Sequence[int]) -> Tensor:
         means = prefix_means(self._waves(synthetic), ends)  # [classes, ends, 2, frequencies]
