@@ -64,8 +64,8 @@ def test_example_of_the_page_runs(here: Here, refusal: Here, pets: Path, folder:
     assert written.recipe["objective"] == "own_objectives:Doubled+10*confidence"
     assert written.provenance["parts"] == {
         "policy": "largest:LargestSizes(ipc=2, count=2)",
-        "objective": "WeightedSum(terms=(Term(weight=1.0, objective=own_objectives:Doubled(), period=1), "
-        "Term(weight=10.0, objective=Confidence(), period=1)))",
+        "objective": "WeightedSum(terms=(Term(weight=1.0, objective=own_objectives:Doubled(half=False), period=1), "
+        "Term(weight=10.0, objective=Confidence(half=False), period=1)))",
     }
     shown = here("show", out)
     assert "parts     objective WeightedSum(" in shown
@@ -98,7 +98,7 @@ def test_replaced_parts_are_recorded_and_others_are_not(toy: Dataset, recipe: Re
     own = replace(parts, objective=FeatureMatching(), policy=BaselineC(3), optimiser=optimiser)
     packed = pack(replace(step, parts=own), recipe, toy)
     assert packed.provenance["parts"] == {
-        "objective": "FeatureMatching()",
+        "objective": "FeatureMatching(half=False)",
         "policy": "BaselineC(N=3)",
         "optimiser": "MomentumSGD(rate=0.25, momentum=0.5, coasting=True)",
     }
