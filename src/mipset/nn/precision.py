@@ -12,4 +12,5 @@ HALF: Mapping[str, bool] = {"float32": False, "bfloat16": True}  # by the names 
 
 def products_in_half(images: Tensor, half: bool = True) -> torch.autocast:
     """A context in which the layers of a network round the factors of their products to bfloat16, for these images."""
-    return torch.autocast("cuda" if images.is_cuda else "cpu", torch.bfloat16, enabled=half)
+    kind = images.device.type
+    return torch.autocast("cpu" if kind == "meta" else kind, torch.bfloat16, enabled=half)  # work is counted on meta
