@@ -10,7 +10,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ from mipset.data import Dataset, load, spec_of
 from mipset.data.specs import DatasetSpec
 from mipset.settings import catalogue, protocol
 from mipset.settings.methods import parse_methods
+from mipset.settings.recipe import Recipe
 from tiny_data import make_split
 
 ROOT = Path(__file__).parents[1]
@@ -146,6 +147,18 @@ def is_printed(shown: str, printed: str) -> bool:
     return True
 
 
+def check_settings(words: list[str]) -> None:
+    """Check the flags of a command, and the recipes of a condensation or a comparison, without running it."""
+    arguments = vars(parser().parse_args(words))
+    if words[0] == "condense":
+        given = {f.name: arguments[f.name] for f in fields(Recipe) if arguments[f.name] is not None}
+        catalogue.recipe(arguments["recipe"] or catalogue.name_for(arguments["dataset"]), **given)
+    elif words[0] == "compare":
+        compared = arguments["recipe"]
+        for method in parse_methods(arguments["methods"]):
+            method.recipe(compared if compared in catalogue.RECIPES else catalogue.name_for(compared), {})
+
+
 class World:
     """A folder in which the blocks of a page run one after the other."""
 
@@ -205,10 +218,7 @@ class World:
 
     def is_to_run(self, words: list[str]) -> bool:
         """Whether a comparison is run; see COMPARING. The names and flags of the others are checked."""
-        arguments = parser().parse_args(words)
-        recipe = arguments.recipe if arguments.recipe in catalogue.RECIPES else catalogue.name_for(arguments.recipe)
-        for method in parse_methods(arguments.methods):
-            method.recipe(recipe, {})
+        check_settings(words)
         first, self.compares = self.compares, False
         return first
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import runpy
 import shlex
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import web
 from commands import Here
-from mipset.cli import parser
-from mipset.settings import catalogue
-from mipset.settings.recipe import Recipe
-from pages import PAGES, World, blocks, commands_of, is_printed, make_small, page_name, set_of
+from pages import PAGES, World, blocks, check_settings, commands_of, is_printed, make_small, page_name, set_of
 
 OWN_TESTS = {"README.md", "docs/python.md"}  # whose Python blocks test_readme.py and test_docs_python.py run
 LONG = {"docs/results.md"}  # its commands differ in little but names and numbers
@@ -53,15 +49,12 @@ def test_blocks_of_the_page_run(
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page_name(page) in LONG], ids=page_name)
 def test_commands_of_a_long_page_are_valid(page: Path) -> None:
-    """Their flags, and the settings that they give to the recipe."""
+    """Their flags, their methods, and the settings that they give to recipes."""
     lines = [command for block in blocks(page) if block.kind == "" for command in commands_of(block)]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("mipset ")]
     assert len(commands) > 20
     for words in commands:
-        arguments = vars(parser().parse_args(words))
-        if words[0] == "condense":
-            given = {f.name: arguments[f.name] for f in fields(Recipe) if arguments[f.name] is not None}
-            catalogue.recipe(arguments["recipe"] or catalogue.name_for("cifar10"), **given)
+        check_settings(words)
 
 
 def test_what_a_page_shows_must_be_printed() -> None:

@@ -36,6 +36,15 @@ def test_recipe_becomes_the_parts_that_it_names(toy: Dataset) -> None:
     assert assemble(every.replace(steps="plain"), toy, CPU).policy == EveryPrefix((1, 1, 1))
 
 
+@pytest.mark.parametrize("objective", ["feature", "characteristic", "layered", "feature+2*confidence/2"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_precision_of_matching_reaches_every_objective(toy: Dataset, objective: str, precision: str) -> None:
+    r = Recipe(ipc=3, real_batch=6, train_batch=8, width=4, depth=2, learner="experts", expert_steps=1)
+    described = repr(assemble(r.replace(objective=objective, match_precision=precision), toy, CPU).objective)
+    terms = 2 if "confidence" in objective else 1
+    assert described.count(f"half={precision == 'bfloat16'}") == described.count("half=") == terms
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

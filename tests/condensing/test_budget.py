@@ -65,6 +65,8 @@ def test_first_order_runs_are_of_bfloat16_on_processors_with_a_matrix_unit(
     assert in_half(Recipe(), {}, engine) == Recipe()  # gradients of gradients would be wrong
     own = EXPERTS.replace(objective="my:Objective")
     assert in_half(own, {}, engine) == own
+    deep = EXPERTS.replace(network="resnet-ap", depth=10)  # its gradients would be off by a quarter
+    assert in_half(deep, {}, engine) == deep
     given = {"match_precision": "float32"}
     assert in_half(EXPERTS, given, engine) == EXPERTS.replace(**{**half, **given})
     untrained = Recipe(objective="feature", learner="untrained")  # which never learns

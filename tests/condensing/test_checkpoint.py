@@ -318,5 +318,13 @@ class TestAnotherRun:
         )
         found(two).check_fits(replace(identity))
 
+    def test_settings_that_are_newer_than_a_checkpoint_have_their_defaults(self, two: Path) -> None:
+        identity, content = identity_of(two), from_bytes(two.read_bytes())
+        del content["recipe"]["match_precision"]
+        two.write_bytes(to_bytes(content))
+        found(two).check_fits(identity)
+        with pytest.raises(SettingError, match="`match_precision` is float32 there and bfloat16 here"):
+            found(two).check_fits(replace(identity, recipe=identity.recipe.replace(match_precision="bfloat16")))
+
     def test_no_checkpoint_is_no_error(self, tmp_path: Path) -> None:
         assert find(tmp_path / "run.checkpoint") is None

@@ -32,20 +32,23 @@ def test_finished_work_is_not_counted(tmp_path: Path, toy: Dataset, recipe: Reci
 def test_evaluations_are_as_long_as_their_precision_takes(
     tmp_path: Path, toy: Dataset, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of a step is measured once for each precision, and that of a match for each of its own."""
+    """The time of a step is measured once for each precision; matches keep the time of the largest condensation."""
 
     def timed(r: Recipe, *_: object) -> tuple[float, float]:
-        return 1.0, {"float32": 2.0, "bfloat16": 1.0}[r.train_precision]
+        half = r.train_precision == "bfloat16"
+        return (100.0 if half else 1.0), (1.0 if half else 2.0)
 
     monkeypatch.setattr("mipset.experiments.workload.timed", timed)
 
-    def seconds(precision: str) -> float:
+    def seconds(method: str, precision: str) -> float:
         comparison = toy_comparison(
-            tmp_path / precision, toy, recipe, "random", protocol=replace(FAST, precision=precision)
+            tmp_path / precision, toy, recipe, method, protocol=replace(FAST, precision=precision)
         )
         return Workload(comparison).time_estimate(torch.device("cpu"), Engine())(comparison.grid.cells)
 
-    assert seconds("float32") == pytest.approx(2 * seconds("bfloat16"))
+    full, half = seconds("random", "float32"), seconds("random", "bfloat16")
+    assert full == pytest.approx(2 * half)
+    assert seconds("baseline-c", "float32") - seconds("baseline-c", "bfloat16") == pytest.approx(full - half)
 
 
 def test_measurements_and_selections_cost_flops(tmp_path: Path, toy: Dataset, recipe: Recipe) -> None:

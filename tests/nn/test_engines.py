@@ -214,6 +214,17 @@ def test_network_under_autocast_is_near_the_exact_one(
         close(ours, exact, within=0.2)
 
 
+@pytest.mark.parametrize("unit", [False, True], ids=["vectors", "matrix unit"])
+def test_layers_pass_on_bfloat16_where_a_matrix_unit_reads_it(
+    kernels: Kernels, unit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "matrix_unit", lambda: unit)
+    layer = nn.Conv2d(16, 20, 3, padding=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        convolved = Native(kernels).convolve(randn(2, 16, 8, 8), layer)
+    assert convolved.dtype == (torch.bfloat16 if unit else torch.float32)
+
+
 def test_versions_of_torch_that_cannot_tell_have_no_matrix_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert engines.matrix_unit.__wrapped__() is False

@@ -279,7 +279,7 @@ def add_protocol_flags(
         choices=list(PRECISIONS),
         default=FULL_PRECISION,
         help="precision in which networks are trained; they are tested in float32. bfloat16 takes half of the time on "
-        f"processors with AMX, and gains nothing on others (default: {FULL_PRECISION})",
+        f"processors with AMX, and gains little on others (default: {FULL_PRECISION})",
     )
     verb.add_argument(
         f"--{own}seed", metavar="S", type=int, default=0, help="seed of networks and batches (default: 0)"

@@ -65,7 +65,7 @@ from mipset.errors import SettingError
 from mipset.io.files import home
 from mipset.nn.augment import augmentation
 from mipset.nn.distributed import ALONE, Team
-from mipset.nn.engines import Engine, default_engine
+from mipset.nn.engines import Engine, Native, default_engine, matrix_unit
 from mipset.nn.flops import learning_flops
 from mipset.nn.networks import Network, builder, check_each_image_alone
 from mipset.nn.pixels import to_unit
@@ -125,7 +125,7 @@ OBJECTIVES: Mapping[str, Callable[[Recipe, Learner], Objective[Any]]] = {
     "feature": lambda r, _: FeatureMatching(half=HALF[r.match_precision]),
     "characteristic": lambda r, _: CharacteristicFunctions(r.seed, half=HALF[r.match_precision]),
     "layered": lambda r, _: LayeredCharacteristicFunctions(
-        CharacteristicFunctions(r.seed), half=HALF[r.match_precision]
+        CharacteristicFunctions(r.seed, half=HALF[r.match_precision])
     ),
     "confidence": lambda r, learner: Confidence(learner.trained, half=HALF[r.match_precision]),
     "trajectory": _trajectory,
@@ -335,6 +335,8 @@ def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine)
         return ExpertFiles(None)
     machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
+    if HALF[r.train_precision] and isinstance(engine, Native):
+        machine["matrix_unit"] = matrix_unit()  # it rounds other numbers than the kernels do
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})
 
 

@@ -202,8 +202,8 @@ class Found:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The settings of the run."""
-        return dict(self.contents[self.path]["recipe"])
+        """The settings of the run. Those that were added since it began have their defaults."""
+        return {**asdict(Recipe()), **self.contents[self.path]["recipe"]}
 
     def check_fits(self, identity: Identity) -> None:
         """Refuse a checkpoint of another run, and say everything that differs."""

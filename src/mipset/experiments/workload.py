@@ -28,7 +28,8 @@ class Workload:
     def flops(self, cells: Sequence[Cell]) -> float:
         """FLOPs of what is missing of some cells."""
         runs = self.comparison.missing_runs(cells)
-        return sum(map(self.run_flops, runs)) + sum(map(self._other_flops, cells))
+        evaluations, sets = map(self._missing_evaluation_flops, cells), map(self._missing_build_flops, cells)
+        return sum(map(self.run_flops, runs)) + sum(evaluations) + sum(sets)
 
     def flops_from_scratch(self, cells: Sequence[Cell]) -> float:
         """FLOPs of some cells as if nothing were finished."""
@@ -57,11 +58,14 @@ class Workload:
         """FLOPs of passes over training batches: a training step is three forward passes."""
         return self._cost(recipe).step_flops * (passes.backward + (passes.forward - passes.backward) / 3)
 
-    def _other_flops(self, cell: Cell) -> float:
-        """FLOPs of the missing sets and evaluations of a cell."""
-        missing = self.comparison.missing(cell)
-        outers = {target.outer for target in missing if self.comparison.built_sets(cell, target.outer) is None}
-        return len(outers) * self.build_flops(cell) + self._evaluation_flops(cell, missing)
+    def _missing_build_flops(self, cell: Cell) -> float:
+        """FLOPs of the missing sets of a cell."""
+        outers = {target.outer for target in self.comparison.missing(cell)}
+        return self.build_flops(cell) * sum(self.comparison.built_sets(cell, outer) is None for outer in outers)
+
+    def _missing_evaluation_flops(self, cell: Cell) -> float:
+        """FLOPs of the missing evaluations of a cell."""
+        return self._evaluation_flops(cell, self.comparison.missing(cell))
 
     def _evaluation_flops(self, cell: Cell, targets: Sequence[EvaluationTarget]) -> float:
         grid = self.comparison.grid
@@ -87,13 +91,14 @@ class Workload:
         recipes = [run.recipe for cell in grid.cells for run in cell.condensations] or [grid.cells[0].recipe]
         per_match_flop: dict[tuple[str, str], float] = {}
         per_step_flop: dict[str, float] = {}
-        of_evaluation = recipes[0].replace(train_precision=grid.plan.protocol.precision)
-        for reference in [*sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True), of_evaluation]:
+        condensing = sorted(recipes, key=lambda recipe: recipe.ipc, reverse=True)
+        evaluating = recipes[0].replace(train_precision=grid.plan.protocol.precision)
+        for reference in [*condensing, *(cell.recipe for cell in grid.cells), evaluating]:
             compared, learned = _compared(reference), reference.train_precision
             if compared not in per_match_flop or learned not in per_step_flop:
                 match_seconds, step_seconds = timed(reference, grid.data.shape, grid.data.classes, device, engine)
-                per_match_flop[compared] = match_seconds / self._cost(reference).compared_flops
-                per_step_flop[learned] = step_seconds / self._cost(reference).step_flops
+                per_match_flop.setdefault(compared, match_seconds / self._cost(reference).compared_flops)
+                per_step_flop.setdefault(learned, step_seconds / self._cost(reference).step_flops)
 
         def seconds(cells: Sequence[Cell]) -> float:
             total = 0.0
@@ -107,7 +112,10 @@ class Workload:
                 experts = (run.of, run.recipe.experts, *settings_of_experts(run.recipe).items())
                 total -= self.expert_flops(run) * per_flop * (experts in trained)
                 trained.add(experts)
-            return total + sum(map(self._other_flops, cells)) * per_step_flop[grid.plan.protocol.precision]
+            for cell in cells:
+                total += self._missing_build_flops(cell) * per_step_flop[cell.recipe.train_precision]
+                total += self._missing_evaluation_flops(cell) * per_step_flop[grid.plan.protocol.precision]
+            return total
 
         return seconds
 

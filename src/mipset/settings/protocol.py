@@ -52,11 +52,8 @@ class Protocol:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that an accuracy depends on. A field at its default that older versions lack is left out."""
-        fields = {name: value for name, value in asdict(self).items() if name != "text"}
-        if self.precision == FULL_PRECISION:
-            del fields["precision"]
-        return fields
+        """Everything that an accuracy depends on."""
+        return {name: value for name, value in asdict(self).items() if name != "text"}
 
     def epochs_at(self, images: int, classes: int) -> int:
         """The epochs for so many images of all classes, before `least_steps`."""

@@ -98,17 +98,16 @@ class LayeredCharacteristicFunctions(Objective[LayeredTarget]):
 
     compared: CharacteristicFunctions
     hidden: float = 0.5
-    half: bool = False  # whether products inside of θ are of bfloat16
 
     def target(self, theta: Network, real: Tensor, labels: Sequence[int]) -> LayeredTarget:
         with torch.no_grad():
-            hidden, features = _two_layers(theta, real, self.half)
+            hidden, features = _two_layers(theta, real, self.compared.half)
             return LayeredTarget(features, hidden)
 
     def distances(
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: LayeredTarget, ends: Sequence[int]
     ) -> Match:
-        hidden, features = _two_layers(theta, synthetic, self.half)
+        hidden, features = _two_layers(theta, synthetic, self.compared.half)
         last = self.compared.of_features(features, target.features, ends)
         before = self.compared.of_features(hidden, target.hidden, ends)
         return Match(last + self.hidden * before, features.detach())
