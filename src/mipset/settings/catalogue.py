@@ -281,10 +281,11 @@ RECIPES = {
         "some 2 minutes on 2 cores; mean of sizes 1-10 (quick): baseline-c 75.0, mdc 75.6, every-prefix 75.5 %",
         tuned={"every-prefix-balanced": {"outer": 12}},  # chosen in the same way
     ),
+    # Experts that know only clean digits are too sure of them: their confidence harms every size.
     "mnist-cpu": NamedRecipe(
         "mnist",
-        _FAST,
-        "3.5 minutes of one core; in 2 minutes, every-prefix at sizes 1, 3 and 10 (standard): 89.5, 92.8 and 95.8 %",
+        _FAST.replace(objective="layered", train_augment="color_crop_cutout"),
+        "2 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard, held-out images): 93.3, 95.5 and 97.5 %",
     ),
     "svhn-cpu": NamedRecipe("svhn", _FAST, "about 3.5 minutes of one core; its accuracy was not measured"),
     "cifar100-cpu": NamedRecipe(
