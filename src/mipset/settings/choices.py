@@ -100,6 +100,7 @@ AUGMENTATIONS: Mapping[str, str] = {
     "lighting": "shift along the main colours of ImageNet",
 }
 NO_AUGMENTATION = "none"
+FLIP = "flip"
 COMPOSITIONS: Mapping[str, str] = {
     "idc": "flip and color, then one of crop, scale and rotate, then cutout: each if it is listed",
     "dsa": "one of the listed operations, drawn for each batch",
@@ -202,3 +203,8 @@ def augmentation_names(text: str) -> list[str]:
                 f"or {NO_AUGMENTATION}."
             )
     return names
+
+
+def unmirrored(text: str) -> str:
+    """The same augmentation without `flip`, for images that change their class when they are mirrored."""
+    return "_".join(name for name in augmentation_names(text) if name != FLIP) or NO_AUGMENTATION
