@@ -34,6 +34,8 @@ from mipset.condensing.objectives import (
     TrajectoryMatching,
     WeightedSum,
 )
+from mipset.condensing.objectives.base import parts_of
+from mipset.condensing.objectives.gradients import turns
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
 from mipset.condensing.own_parts import own_part
 from mipset.condensing.parts import Parts
@@ -314,18 +316,22 @@ def settings_of_experts(r: Recipe) -> dict[str, Any]:
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
     """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly.
 
-    Without early training, whose work depends on the number of images.
+    Without the work that depends on the number of real images: early training, clustering, the choice of first pixels.
     """
     per_image = learning_flops(r.architecture, shape, classes)
+    learned = r.training_steps(classes) * r.images_per_step(classes)
     synthetic = r.ipc * r.factor**2
     names = {name for _, name, _ in r.terms}
     if "trajectory" in names:
         images = min(r.student_batch or math.inf, synthetic * classes)
         steps = 3 * r.student_steps * images  # each step twice, and its second derivatives
-        return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * steps)
-    second_order = "gradient" in names
-    match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
-    return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * classes * match)
+        return per_image * (learned + r.outer * r.inner * steps)
+    pixels = shape[1] * shape[2]
+    if "gradient" in names:  # where images take turns, they go through the network once more
+        match = r.real_batch + (3 if len(turns(synthetic, pixels)) > 1 else 2) * synthetic
+    else:
+        match = r.real_batch / 3 + (4 / 3 if len(parts_of(synthetic, pixels)) > 1 else 1) * synthetic
+    return per_image * (learned + r.outer * r.inner * classes * match)
 
 
 def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:

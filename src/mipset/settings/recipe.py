@@ -317,6 +317,13 @@ class Recipe:
             return self.train_epochs * -(-self.decoded_images(classes) // self.train_batch)
         return -(-self.train_images // self.train_batch) if self.learner == "trained" else 0
 
+    def images_per_step(self, classes: int) -> float:
+        """Images of a training step, as a mean: the last batch of an epoch on synthetic images can have fewer."""
+        if self.learner != "trained-on-synthetic":
+            return self.train_batch
+        images = self.decoded_images(classes)
+        return images / -(-images // self.train_batch)
+
     @property
     def snapshots(self) -> int:
         """Snapshots of an expert, that of its first weights included: no more than students need."""
