@@ -125,8 +125,8 @@ class TestRegistry:
     def test_field_has_no_minute_sized_stand_in_beside_a_recipe_of_the_paper(self) -> None:
         with pytest.raises(
             SettingError,
-            match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with a recipe for "
-            r"the dataset of dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and choose your `data`\.$",
+            match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with a recipe "
+            r"for the dataset of dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and choose your `data`\.$",
         ):
             METHODS["dsa"].recipe("paper-cifar100-ipc20", {})
 

@@ -327,6 +327,7 @@ def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
         steps = 3 * r.student_steps * images  # each step twice, and its second derivatives
         return per_image * (learned + r.outer * r.inner * steps)
     pixels = shape[1] * shape[2]
+    match: float
     if "gradient" in names:  # where images take turns, they go through the network once more
         match = r.real_batch + (3 if len(turns(synthetic, pixels)) > 1 else 2) * synthetic
     else:
