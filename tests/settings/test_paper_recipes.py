@@ -45,6 +45,7 @@ COMMON: dict[str, Any] = {
     "matched_layers": "convolutions",
     "step_after": "each-class",
     "composition": "idc",
+    "resampling": "edges",
     "pixel_space": "unit",
     "train_precision": "float32",
     "match_precision": "float32",

@@ -65,7 +65,7 @@ from mipset.condensing.synthetic import Synthetic, formation
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.io.files import home
-from mipset.nn.augment import augmentation
+from mipset.nn.augment import Augmentation, augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine, Native, default_engine, matrix_unit
 from mipset.nn.flops import learning_flops
@@ -99,7 +99,7 @@ def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
 
 
 def _trajectory(r: Recipe, learner: Learner) -> Objective[Any]:
-    student = Student(r.student_steps, r.student_batch, augmentation(r.train_augment, r.composition), r.seed)
+    student = Student(r.student_steps, r.student_batch, _augmentation(r, r.train_augment), r.seed)
     rates = {"rate": r.student_lr, "rate_lr": r.student_lr_lr, "rate_momentum": r.student_lr_momentum}
     return TrajectoryMatching(learner.later, student, r.ipc, **rates, sizes=r.student_sizes)
 
@@ -165,6 +165,7 @@ INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset, Look], Tensor]] = {
     "random": lambda r, data, _: random_real_images(r, data),
     "normal-noise": lambda r, data, _: normal_noise(r, data),
 }
+ALIGN_CORNERS: Mapping[str, bool] = {"edges": False, "centres": True}  # by the names of RESAMPLINGS
 BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
 
 
@@ -197,13 +198,18 @@ def _term(name: str, r: Recipe, asked: Learner) -> Objective[Any]:
     return term
 
 
+def _augmentation(r: Recipe, names: str) -> Augmentation:
+    """The augmentation of these operations, composed as the recipe says."""
+    return augmentation(names, r.composition, align_corners=ALIGN_CORNERS[r.resampling])
+
+
 def training_rule(r: Recipe) -> TrainingRule:
     """How the network learns between inner iterations."""
     return TrainingRule(
         r.network_lr,
         r.network_momentum,
         r.network_decay,
-        augmentation(r.train_augment, r.composition),
+        _augmentation(r, r.train_augment),
         r.cutmix,
         half=HALF[r.train_precision],
     )
@@ -302,7 +308,7 @@ def complete_set(S: Synthetic, team: Team) -> Images:
 
 EXPERT_SETTINGS = (
     *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "composition", "train_precision"),
-    *("cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
+    *("resampling", "cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
 )
 TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "expert_ahead")
 
@@ -369,7 +375,7 @@ def connect(
         learner=learner,
         optimiser=OPTIMISERS[r.pixel_optimiser](r, S),
         policy=policy(r, S.C),
-        augmentation=augmentation(r.match_augment, r.composition),
+        augmentation=_augmentation(r, r.match_augment),
         metric=metric(r, build, real),
         T=r.outer,
         E=r.inner,

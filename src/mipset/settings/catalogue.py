@@ -115,6 +115,7 @@ _MTT = PAPER_CIFAR10.replace(
     step_after="all-classes",
     match_augment="none",
     composition="dsa",
+    resampling="centres",
     train_augment=_ALL_OPERATIONS,
     train_batch=256,
     cutmix=0.0,
@@ -257,6 +258,7 @@ RECIPES = {
         "cifar10",
         _MTT.replace(
             width=64,
+            resampling="edges",  # with which its rates were chosen
             experts=4,
             snapshot_steps=50,
             expert_starts=5,

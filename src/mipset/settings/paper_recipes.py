@@ -78,7 +78,8 @@ SOURCES: Mapping[str, str] = {
     **dict.fromkeys(("freeze", "init", "distance", "width", "real_batch", "train_images", "train_batch"), RELEASE),
     **dict.fromkeys(("pixel_optimiser", "pixel_lr", "pixel_momentum", "match_augment", "train_augment"), RELEASE),
     **dict.fromkeys(
-        ("sampler", "cluster_every", "matched_layers", "composition", "pixel_space", "step_after"), RELEASE
+        ("sampler", "cluster_every", "matched_layers", "composition", "resampling", "pixel_space", "step_after"),
+        RELEASE,
     ),
     **dict.fromkeys(
         ("early_epochs", "train_precision", "match_precision", "network_lr", "network_momentum", "network_decay"),

@@ -36,6 +36,7 @@ from mipset.settings.choices import (
     POLICIES,
     PRECISIONS,
     READ_IF,
+    RESAMPLINGS,
     SAMPLERS,
     STEP_AFTER,
     STEPS,
@@ -162,6 +163,7 @@ class Recipe:
         "color_crop_cutout", f"augmentation that real and synthetic images share: {_OPERATIONS}"
     )
     composition: str = _setting("idc", "how the operations of an augmentation are combined", among=COMPOSITIONS)
+    resampling: str = _setting("edges", "the grid of `scale` and `rotate` in an augmentation", among=RESAMPLINGS)
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
     train_epochs: int = _setting(
         50, "epochs on the synthetic images per inner iteration (`learner` trained-on-synthetic)", least=0
