@@ -262,7 +262,8 @@ class Recipe:
         value: Any = getattr(self, name)
         kinds: dict[str, Any] = {"int": (int,), "float": (int, float), "str": (str,)}
         if not isinstance(value, kinds[kind]) or isinstance(value, bool):
-            raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.")
+            own = " Name a function or class of your own as module:name." if limits["own"] else ""
+            raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.{own}")
         if limits["choices"] and value not in limits["choices"] and not (limits["own"] and is_own(value)):
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""

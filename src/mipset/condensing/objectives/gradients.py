@@ -157,7 +157,14 @@ class GradientMatching(Objective[GradientTarget]):
                 "Gradient matching needs a `network` without batch norm, which mixes the images of a batch."
             )
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
-        return [module for module in theta.modules() if isinstance(module, matched)]
+        layers = [module for module in theta.modules() if isinstance(module, matched)]
+        if not layers:
+            lacking = " and no ".join(f"nn.{kind.__name__}" for kind in matched)
+            other = "" if self.classifier else ", or `matched_layers` all, which also compares nn.Linear"
+            raise SettingError(
+                f"`network` has no {lacking}, whose gradients are compared. Choose `objective` feature{other}."
+            )
+        return layers
 
 
 def turns(images: int, pixels: int) -> list[slice]:
