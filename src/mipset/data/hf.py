@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def _library(*, online: bool) -> Iterator[Any]:
     bars = datasets.utils.are_progress_bars_disabled()
     datasets.config.HF_HUB_OFFLINE = offline or not online
     datasets.logging.set_verbosity_error()
-    hub_logging.set_verbosity(hub_logging.ERROR)
+    hub_logging.set_verbosity(logging.ERROR)
     datasets.disable_progress_bars()
     try:
         yield datasets
