@@ -90,22 +90,22 @@ def _library(*, online: bool) -> Iterator[Any]:
     """The library `datasets`, silent; unless `online`, it does not use the network."""
     try:
         import datasets
-        from huggingface_hub.utils import logging as hub_logging  # the library has it for its downloads
     except ImportError as error:
         raise missing("datasets", "Reading datasets of Hugging Face") from error
     offline, verbosity = datasets.config.HF_HUB_OFFLINE, datasets.logging.get_verbosity()
-    hub_verbosity = hub_logging.get_verbosity()
+    hub = logging.getLogger("huggingface_hub")  # which downloads for the library, and warns at every try
+    level = hub.level
     bars = datasets.utils.are_progress_bars_disabled()
     datasets.config.HF_HUB_OFFLINE = offline or not online
     datasets.logging.set_verbosity_error()
-    hub_logging.set_verbosity(logging.ERROR)
+    hub.setLevel(logging.ERROR)
     datasets.disable_progress_bars()
     try:
         yield datasets
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
         datasets.logging.set_verbosity(verbosity)
-        hub_logging.set_verbosity(hub_verbosity)
+        hub.setLevel(level)
         if not bars:
             datasets.enable_progress_bars()
 
