@@ -79,6 +79,14 @@ def test_value_outside_of_its_limits_is_refused(changes: dict[str, Any], message
         PAPER_CIFAR10.replace(**changes)
 
 
+def test_setting_that_was_added_is_no_part_of_older_results() -> None:
+    """Else every folder of results would begin again."""
+    older = {f.name for f in fields(Recipe)} - {"resampling"}
+    assert set(Recipe(network_lr=0.3).identity) == older
+    assert Recipe(resampling="centres").identity["resampling"] == "centres"
+    assert Recipe(resampling="centres").identity.keys() - older == {"resampling"}
+
+
 def test_largest_factor_is_that_of_the_file_format() -> None:
     assert Recipe(factor=MOST_FACTOR).factor == 16
     with pytest.raises(SettingError, match="`factor` is 17: it must be at least 1 and at most 16"):

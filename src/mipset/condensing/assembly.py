@@ -316,7 +316,7 @@ TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "exp
 def settings_of_experts(r: Recipe) -> dict[str, Any]:
     """The settings of a recipe that its experts depend on, beside their number."""
     names = {"experts": EXPERT_SETTINGS, "trajectories": TRAJECTORY_SETTINGS}.get(r.learner, ())
-    return {name: getattr(r, name) for name in names if r.reads(name)}
+    return {name: value for name, value in r.identity.items() if name in names and r.reads(name)}
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:

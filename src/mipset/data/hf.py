@@ -76,7 +76,7 @@ def fetch(name: str, source: str, report: Report) -> Path:
 
 def _is_folder(name: str, source: str) -> bool:
     """Whether there is such a folder. What can only be a path, but is no folder, is refused."""
-    found = os.path.isdir(source)  # noqa: PTH112 (unlike a Path, it takes any text)
+    found = os.path.isdir(os.path.expanduser(source))  # noqa: PTH111, PTH112 (unlike a Path, they take any text)
     if not found and source.startswith(PATH_BEGINS):
         raise DataError(
             f"{brief(name, str)}: there is no folder {brief(source, str)}. Correct the path, or give the name of a "

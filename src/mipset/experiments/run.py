@@ -285,7 +285,7 @@ class Runner:
             forward=sets.passes.forward,
             backward=sets.passes.backward,
             files=[store.relative(path) for path in sets.files],
-            recipe=asdict(cell.recipe),
+            recipe=cell.recipe.identity,
             machine=str(self.machine),
         )
 

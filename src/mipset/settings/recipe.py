@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from mipset.errors import SettingError, choices, choose
@@ -46,6 +46,7 @@ from mipset.settings.choices import (
 from mipset.settings.part import is_own
 
 NAMED_WEIGHTS = {"one": 0, "size": 1, "inverse": -1}  # size n of N has the weight (n / N) to this power
+ADDED = ("resampling",)  # settings that older folders of results, and older experts, do not have
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
@@ -244,6 +245,11 @@ class Recipe:
     def changes(self) -> dict[str, Any]:
         """The settings that are not the paper's, which are the defaults."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings by which results and experts are found again; those of ADDED only if they are not the default."""
+        return {name: value for name, value in asdict(self).items() if name not in ADDED or name in self.changes}
 
     def _check_students(self) -> None:
         """Refuse settings that the objective `trajectory` cannot have."""
