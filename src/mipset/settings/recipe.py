@@ -248,7 +248,7 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings by which results and experts are found again; those of ADDED only if they are not the default."""
+        """The settings by which results and experts are found again: without those of ADDED that have their default."""
         return {name: value for name, value in asdict(self).items() if name not in ADDED or name in self.changes}
 
     def _check_students(self) -> None:
