@@ -108,7 +108,7 @@ class TestHelp:
             *("--train-augment", "--pool", "--life", "--train-precision", "--match-precision", "--cutmix"),
             *("--network-lr", "--network-momentum", "--network-decay", "--seed"),
             *("--sampler", "--cluster-every", "--cluster-images", "--cluster-steps", "--matched-layers"),
-            *("--pixel-space", "--step-after", "--composition", "--train-epochs", "--early-epochs"),
+            *("--pixel-space", "--step-after", "--composition", "--resampling", "--train-epochs", "--early-epochs"),
             *("--snapshot-steps", "--expert-starts", "--expert-ahead", "--student-steps", "--student-batch"),
             *("--student-sizes", "--student-lr", "--student-lr-lr", "--student-lr-momentum"),
         }

@@ -10,6 +10,8 @@ import pytest
 from commands import BRIEF, TINY, Here, save_npz, save_pictures
 from mipset import Dataset, cli, read
 from mipset import load as load_dataset
+from mipset.cli.inputs import fitted_with_note
+from mipset.settings.catalogue import recipe
 
 
 class TestOwnData:
@@ -129,6 +131,18 @@ class TestOwnData:
         )
         recipes = [read(file).recipe for file in out.glob("runs/*/1.safetensors")]
         assert [(r["real_batch"], r["train_batch"], r["init"]) for r in recipes] == [(8, 20, "noise")] * 2
+
+    def test_digits_are_condensed_without_flips_and_one_line_says_so(
+        self, toy: Dataset, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        dsa = recipe("dsa-cifar10-ipc10", real_batch=8, train_batch=8)
+        fitted = fitted_with_note(dsa, replace(toy, flips=False), ("train_augment",))
+        without = "color_crop_cutout_scale_rotate"
+        assert fitted == dsa.replace(match_augment=without)
+        assert capfd.readouterr().err == (
+            f"mipset: A mirrored image of toy can be of another class, which gives --match-augment {without}, not "
+            f"{dsa.match_augment}.\n"
+        )
 
     def test_compare_fits_each_method_for_itself(self, here: Here, tmp_path: Path) -> None:
         """IDC starts from four images for each of its own, DM from one: the data suffice for DM."""

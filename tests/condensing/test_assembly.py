@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from mipset.condensing.assembly import assemble
-from mipset.condensing.objectives import L1, GradientMatching
+from mipset.condensing.assembly import as_named, assemble, settings_of_experts, training_rule
+from mipset.condensing.objectives import L1, GradientMatching, TrajectoryMatching
 from mipset.condensing.policies import EveryPrefix, MostLearnableSubset, PerClass, Predecessor, Ratchet
 from mipset.condensing.synthetic import MultiFormation
 from mipset.data import Dataset
@@ -43,6 +43,18 @@ def test_precision_of_matching_reaches_every_objective(toy: Dataset, objective: 
     described = repr(assemble(r.replace(objective=objective, match_precision=precision), toy, CPU).objective)
     terms = 2 if "confidence" in objective else 1
     assert described.count(f"half={precision == 'bfloat16'}") == described.count("half=") == terms
+
+
+@pytest.mark.parametrize("resampling", ["edges", "centres"])
+def test_resampling_reaches_matching_training_and_students(toy: Dataset, resampling: str) -> None:
+    r = Recipe(ipc=3, real_batch=6, train_batch=8, width=4, depth=2, resampling=resampling)
+    assert assemble(r, toy, CPU).augmentation.align_corners == (resampling == "centres")
+    assert training_rule(r).augmentation.align_corners == (resampling == "centres")
+    matching = r.replace(objective="trajectory", learner="trajectories")
+    compared = as_named(matching, assemble(r, toy, CPU)).objective
+    assert isinstance(compared, TrajectoryMatching)
+    assert compared.student.augmentation.align_corners == (resampling == "centres")
+    assert settings_of_experts(matching).get("resampling", "edges") == resampling
 
 
 @pytest.mark.parametrize(

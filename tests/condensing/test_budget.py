@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mipset
-from mipset.condensing import budget
+from mipset.condensing import budget, checks
 from mipset.condensing.budget import Times, depth_for, fitted_to_data, in_half, parse_budget, within
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.engines import Engine, Native
 from mipset.nn.native import Kernels
+from mipset.settings.catalogue import recipe
+from mipset.settings.choices import unmirrored
 from mipset.settings.recipe import Recipe
 
 EXPERTS = Recipe(learner="experts", objective="feature+10*confidence", inner=10)
@@ -130,6 +134,22 @@ def test_batches_are_not_larger_than_the_data(toy: Dataset) -> None:
     assert fitted_to_data(EXPERTS.replace(ipc=5), toy, {}).init == EXPERTS.init  # 5 times 4 tiles from 20 images
     given = {"depth": 3, "real_batch": 64, "train_batch": 64, "init": EXPERTS.init}
     assert fitted_to_data(EXPERTS, toy, given) == EXPERTS
+
+
+def test_digits_are_not_mirrored_while_condensing(toy: Dataset) -> None:
+    digits, r = replace(toy, flips=False), recipe("dsa-cifar10-ipc10")
+    without = "color_crop_cutout_scale_rotate"
+    fitted = checks.fitted_to_data(r, digits)
+    assert (fitted.match_augment, fitted.train_augment) == (without, without)
+    assert checks.fitted_to_data(r, digits, ("match_augment",)).match_augment == r.match_augment
+    assert checks.fitted_to_data(r.replace(train_augment="flip"), digits).train_augment == "none"
+    assert checks.fitted_to_data(r, toy).match_augment == r.match_augment
+
+
+def test_recipes_for_digits_have_no_flip() -> None:
+    for name in ("mnist-cpu", "svhn-cpu", "paper-svhn-ipc10", "paper-svhn-ipc50"):
+        r = recipe(name)
+        assert {unmirrored(r.match_augment), unmirrored(r.train_augment)} == {r.match_augment, r.train_augment}
 
 
 def test_measured_times_are_processor_seconds(toy: Dataset, recipe: Recipe) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,23 @@ import numpy as np
 import pytest
 import torch
 from numpy.lib.npyio import NpzFile
+from torch import Tensor
 
 from mipset.condensing.metrics import feature_distances
-from mipset.condensing.objectives import L1, Distance, FeatureMatching, GradientMatching, Objective, RowCosine, Squared
+from mipset.condensing.objectives import (
+    L1,
+    Distance,
+    FeatureMatching,
+    GradientMatching,
+    Objective,
+    RowCosine,
+    Squared,
+    Student,
+)
 from mipset.condensing.policies import MostLearnableSubset, Ratchet
+from mipset.condensing.states import weights_of
 from mipset.condensing.synthetic import MultiFormation
+from mipset.nn.augment import augmentation
 from mipset.nn.networks import ConvNet
 
 DATA = Path(__file__).parents[1] / "data"
@@ -30,9 +43,9 @@ def golden(name: str) -> NpzFile:
     return file
 
 
-def network(file: NpzFile) -> ConvNet:
-    weights = {key.removeprefix("weights/"): torch.tensor(file[key]) for key in file if key.startswith("weights/")}
-    _, channels, height, width = file["img_real"].shape
+def network(file: NpzFile, title: str = "weights") -> ConvNet:
+    weights = {key.removeprefix(f"{title}/"): torch.tensor(file[key]) for key in file if key.startswith(f"{title}/")}
+    _, channels, height, width = file["img_syn"].shape
     theta = ConvNet(channels, int(file["classes"]), (height, width), len(weights["layers.conv.0.weight"]))
     theta.load_state_dict(weights)
     return theta
@@ -88,6 +101,28 @@ def test_distances_of_every_size_equal_the_release_of_dm_and_dc(name: str, objec
         (gradient,) = torch.autograd.grad(losses[ends.index(n)], pixels)
         assert losses[ends.index(n)].item() == pytest.approx(float(file[f"size{n}_loss"]), rel=1e-5)
         assert relative(gradient, file[f"size{n}_grad"]) < 1e-5
+
+
+@dataclass(frozen=True)
+class GivenBatches(Student):
+    """A student whose batches are known."""
+
+    rows: tuple[Tensor, ...] = ()
+
+    def _batch(self, images: int, step: int, *address: int) -> Tensor:
+        return self.rows[step]
+
+
+def test_distance_of_a_student_equals_that_of_mtt() -> None:
+    file = golden("mtt_step")
+    start, goal = (network(file, title) for title in ("start", "target"))
+    batches = tuple(torch.tensor(rows) for rows in file["batches"])
+    student = GivenBatches(len(batches), len(batches[0]), augmentation("none"), 0, batches)
+    images, labels, rate = torch.tensor(file["img_syn"]), torch.tensor(file["labels"]), torch.tensor(float(file["lr"]))
+    loss, by_images, by_rate = student.distance(start, weights_of(goal), images, labels, rate)
+    assert loss.item() == pytest.approx(float(file["loss"]), rel=1e-5)
+    assert relative(by_images, file["grad"]) < 1e-4
+    assert by_rate.item() == pytest.approx(float(file["lr_grad"]), rel=1e-4)
 
 
 @pytest.mark.parametrize(("name", "distance"), MATCHING)

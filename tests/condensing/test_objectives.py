@@ -14,6 +14,7 @@ from mipset.condensing.objectives import L1, Distance, GradientMatching, RowCosi
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.nn.networks import ConvNet, Network, ResNetAP, fresh
+from mipset.nn.networks.base import Own
 from mipset.settings.recipe import Recipe
 
 DISTANCES: list[Distance] = [Squared(), L1(), RowCosine()]
@@ -110,6 +111,34 @@ def test_network_with_batch_norm_is_refused() -> None:
     theta.layers["norm"] = torch.nn.ModuleList([torch.nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4)])
     with pytest.raises(SettingError, match="needs a `network` without batch norm"):
         GradientMatching().target(theta, images(6, 1)[None], [0])
+
+
+class WithoutConvolution(torch.nn.Module):
+    """A network of somebody's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3 * 8 * 8, 4)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def scores(self, features: Tensor) -> Tensor:
+        scores: Tensor = self.layer(features)
+        return scores
+
+
+def test_network_without_a_convolution_is_refused_with_advice() -> None:
+    theta, real = Own(WithoutConvolution()).double(), images(6, 1)
+    advice = "Choose `objective` feature, or `matched_layers` all, which also compares nn.Linear"
+    with pytest.raises(
+        SettingError, match=rf"^`network` has no nn\.Conv2d, whose gradients are compared\. {advice}\.$"
+    ):
+        GradientMatching().target(theta, real[None], [0])
+    assert GradientMatching(classifier=True).target(theta, real[None], [0]).gradients
+    theta.module.layer = torch.nn.Identity()
+    with pytest.raises(SettingError, match=r"has no nn\.Conv2d and no nn\.Linear, .*\. Choose `objective` feature\.$"):
+        GradientMatching(classifier=True).target(theta, real[None], [0])
 
 
 def test_hooks_are_removed_from_the_network() -> None:

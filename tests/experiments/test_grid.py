@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def store_results(comparison: Comparison) -> list[Result]:
     for cell in grid.cells:
         for target in cell.targets:
             key = grid.result_key(cell, target)
-            recipe = asdict(cell.recipe)
+            recipe = cell.recipe.identity
             results.append(
                 result(
                     cell.method.name,

@@ -15,6 +15,7 @@ from mipset import protocol
 from mipset.nn.augment import (
     COLOUR_VALUES,
     COLOUR_VECTORS,
+    COMPOSITIONS,
     DSA,
     IDC,
     IMAGENET_MEAN,
@@ -79,6 +80,19 @@ def test_draw_per_image_equals_shared_draws_with_its_parameters(seed: int) -> No
         ]
         for each, shared in zip((color, crop, cutout, flip, scale, rotate), alone, strict=True):
             torch.testing.assert_close(each(x)[row], shared(x[row]))
+
+
+@pytest.mark.parametrize("composition", ["idc", "dsa"])
+def test_corners_are_aligned_if_asked(composition: str) -> None:
+    aligned = augmentation("scale", composition, align_corners=True)
+    assert aligned == COMPOSITIONS[composition]((Operation.SCALE,), align_corners=True)
+    x = images(1).float()
+    draw, plain = (each.draw(rng(1), RESOLUTION) for each in (aligned, augmentation("scale", composition)))
+    (scale,) = draw.transforms
+    assert isinstance(scale, Affine)
+    grid = F.affine_grid(scale.matrix, list(x.shape), align_corners=True)
+    assert torch.equal(draw(x), F.grid_sample(x, grid, padding_mode="zeros", align_corners=True))
+    assert not torch.allclose(draw(x), plain(x))
 
 
 def test_color_equals_its_formulas() -> None:

@@ -151,8 +151,8 @@ def test_torch_dataset_becomes_the_same_as_its_arrays(dataset: Any) -> None:
         (3, "int is no torch dataset"),
         ([], "a split is empty"),
         (
-            [(BYTES[i] / 64, 0) for i in range(4)],
-            r"4 of 4 pictures could not be read: image 0 \(.*floats from .* 1 more",
+            [(BYTES[i], 0) if i < 2 else (BYTES[i] / 64, 0) for i in range(6)],
+            r"4 of 6 pictures could not be read: image 2 \(.*floats from .* 1 more",
         ),
         ([(BYTES[0], 0), (BYTES[1, :, :2], 1)], "image 0 is 4x5, image 1 is 2x5, .* Give `resolution`"),
         ([(BYTES[i], [i, i]) for i in range(4)], "labels has the shape 4x2. Use one label per image"),
@@ -161,6 +161,21 @@ def test_torch_dataset_becomes_the_same_as_its_arrays(dataset: Any) -> None:
 def test_torch_dataset_that_cannot_be_used_is_refused(dataset: Any, message: str) -> None:
     with pytest.raises(DataError, match=f"^torch: .*{message}"):
         from_torch(dataset)
+
+
+def test_normalised_images_are_refused_at_the_first_one() -> None:
+    read: list[int] = []
+
+    class Normalised(Photos):
+        def __getitem__(self, row: int) -> tuple[Any, int]:
+            read.append(row)
+            return torch.from_numpy(BYTES[row]).float() / 64 - 2, int(LABELS[row])
+
+    advice = r"Scale them to 0 to 1 \(without normalising them\), or use uint8"
+    for skip_bad in (False, True):
+        with pytest.raises(DataError, match=rf"^torch: image 0 holds floats from -\S+ to \S+\. {advice}\.$"):
+            from_torch(Normalised(), skip_bad=skip_bad)
+    assert read == [0, 0]
 
 
 def hf_rows() -> dict[str, list[Any]]:

@@ -78,9 +78,36 @@ def test_unclear_or_absent_column_is_refused_with_how_to_write_it(tmp_path: Path
         load(f"hf:{tmp_path / 'one'}")
     with pytest.raises(DataError, match="There is no column 'x', only img, fine, coarse"):
         load(f"hf:{tmp_path / 'one'}:label=x")
-    for name in ("hf:~nobody-of-that-name/x", f"hf:{'x' * 5000}", "hf:a\0b"):
+    for name in (f"hf:{'x' * 5000}", "hf:a\0b"):
         with pytest.raises(DataError, match="could not be loaded"):
             load(name)
+
+
+@pytest.mark.parametrize("path", ["/nope", "./nope", "../nope", "~nobody-of-that-name/x"])
+def test_path_without_a_folder_is_not_taken_for_a_name(path: str) -> None:
+    for function in (load, fetch):
+        with pytest.raises(DataError, match=rf"^hf:{path}: there is no folder {path}\. Correct the path, or give"):
+            function(f"hf:{path}")
+
+
+def test_fetch_without_a_network_prints_nothing_but_our_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Libraries warn at every try. Their usual level comes back afterwards."""
+    from huggingface_hub.utils import logging as hub_logging
+
+    def fails(*_: object) -> None:
+        for title in ("huggingface_hub.utils._http", "datasets.load"):
+            library = hub_logging if title.startswith("hugging") else datasets.logging
+            library.get_logger(title).warning("Retrying in 1s")
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("mipset.data.hf._from_hub", fails)
+    levels = hub_logging.get_verbosity(), datasets.logging.get_verbosity()
+    with pytest.raises(DataError, match=r"hf:me/none could not be fetched \(no network\)"):
+        fetch("hf:me/none")
+    assert "Retrying" not in "".join(capfd.readouterr())
+    assert (hub_logging.get_verbosity(), datasets.logging.get_verbosity()) == levels
 
 
 def test_folder_of_pictures_or_parquet_files_is_loaded(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_recipes_of_mtt_have_its_settings_without_whitening(
     training = {"network_lr": 0.01, "network_momentum": 0.0, "network_decay": 0.0, "train_batch": 256, "cutmix": 0.0}
     pixels = {"pixel_lr": 1e3, "pixel_momentum": 0.5, "pixel_space": "normalised", "step_after": "all-classes"}
     augmentation = {"train_augment": SIX, "composition": "dsa", "match_augment": "none"}
+    augmentation["resampling"] = "centres"
     network = {"network": "convnet", "width": 128, "depth": 3, "init": "random", "factor": 1, "policy": "baseline-c"}
     expected = {**students, **rates, **experts, **training, **pixels, **augmentation, **network}
     assert {name: getattr(chosen, name) for name in expected} == expected

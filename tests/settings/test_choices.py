@@ -30,6 +30,7 @@ TABLES: dict[str, tuple[Mapping[str, object], Iterable[str]]] = {
     "moments of a step": (choices.STEP_AFTER, assembly.COASTING),
     "pixel spaces": (choices.PIXEL_SPACES, assembly.PIXEL_SPACES),
     "compositions": (choices.COMPOSITIONS, COMPOSITIONS),
+    "resamplings": (choices.RESAMPLINGS, assembly.ALIGN_CORNERS),
     "pixel optimisers": (choices.OPTIMISERS, assembly.OPTIMISERS),
     "initialisations": (choices.INITIALISATIONS, assembly.INITIALISATIONS),
     "steps": (choices.STEPS, assembly.BALANCED),

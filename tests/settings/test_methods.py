@@ -73,7 +73,7 @@ class TestRegistry:
     def test_every_method_becomes_a_recipe(self) -> None:
         for method in METHODS.values():
             for name, named in RECIPES.items():
-                if method.base and f"{named.dataset}-{method.base}-cpu" not in RECIPES:
+                if method.base and self._lacks(method.base, name, named):
                     with pytest.raises(SettingError, match=f"{method.name} has no recipe for {named.dataset}"):
                         method.recipe(name, {})
                 elif method.settings.get("metric") == "gradient" and named.recipe.objective != "gradient":
@@ -86,6 +86,15 @@ class TestRegistry:
                     assert isinstance(method.recipe(name, {"seed": 3}), Recipe)
             assert method.text
 
+    @staticmethod
+    def _lacks(base: str, name: str, named: NamedRecipe) -> bool:
+        """Whether the method of another author has no recipe for the dataset and the scale of this one."""
+        if "-ipc" not in name:
+            return f"{named.dataset}-{base}-cpu" not in RECIPES
+        if base in ("gradient", "dream"):
+            return f"paper-{named.dataset}-ipc{named.recipe.ipc}" not in RECIPES
+        return f"{base}-{named.dataset}-ipc{named.recipe.ipc}" not in RECIPES
+
     def test_groups_and_reference_are_methods(self) -> None:
         assert {name for group in GROUPS.values() for name in group} | {REFERENCE} <= set(METHODS)
 
@@ -97,6 +106,29 @@ class TestRegistry:
         expected = recipe(f"cifar10-{FIELD[name]}-cpu", policy=policy, seed=3, outer=2)
         assert method.recipe("cifar10-cpu", {"seed": 3, "outer": 2}) == expected
         assert method.recipe("cifar10-gradient-cpu", {"seed": 3, "outer": 2}) == expected
+
+    @pytest.mark.parametrize("compared", ["paper-cifar10-ipc50", "paper-cifar10-ipc50-dream", "dc-cifar10-ipc50"])
+    @pytest.mark.parametrize(
+        ("name", "own"),
+        [
+            *((name, f"{name}-cifar10-ipc50") for name in ("dc", "dsa", "dm", "mtt")),
+            ("idc", "paper-cifar10-ipc50"),
+            ("dream", "paper-cifar10-ipc50-dream"),
+        ],
+    )
+    def test_field_beside_a_recipe_of_the_paper_has_the_settings_of_the_authors(
+        self, name: str, own: str, compared: str
+    ) -> None:
+        changes = {"seed": 3, "outer": 2}
+        assert METHODS[f"{name}-mdc"].recipe(compared, changes) == recipe(own, policy="mdc", **changes)
+
+    def test_field_has_no_minute_sized_stand_in_beside_a_recipe_of_the_paper(self) -> None:
+        with pytest.raises(
+            SettingError,
+            match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with a recipe "
+            r"for the dataset of dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and choose your `data`\.$",
+        ):
+            METHODS["dsa"].recipe("paper-cifar100-ipc20", {})
 
     def test_field_has_the_default_method_too(self) -> None:
         assert list(FIELD) == ["dc", "dsa", "dm", "mtt", "idc", "dream"]

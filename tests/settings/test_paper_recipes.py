@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from mipset.condensing.assembly import assemble
+from mipset.condensing.condense import condense
+from mipset.condensing.objectives import GradientMatching, Match
+from mipset.data import Dataset
 from mipset.settings.catalogue import RECIPES, recipe, sources
-from mipset.settings.paper_recipes import OURS, PAPER, PAPER_CIFAR10, RELEASE
+from mipset.settings.paper_recipes import AUTHORS, OURS, PAPER, PAPER_CIFAR10, RELEASE
 from mipset.settings.protocol import PROTOCOLS, imagenet_epochs, protocol
 from mipset.settings.recipe import Recipe
 
@@ -36,6 +40,21 @@ COMMON: dict[str, Any] = {
     "freeze": "ratchet",
     "metric": "feature",
     "subset_weight": 1.0,
+    "round_distances": -1,  # the paper rounds nothing (docs/fidelity.md)
+    "sampler": "shuffled-epochs",
+    "matched_layers": "convolutions",
+    "step_after": "each-class",
+    "composition": "idc",
+    "resampling": "edges",
+    "pixel_space": "unit",
+    "train_precision": "float32",
+    "match_precision": "float32",
+}
+CLUSTERS: Settings = {"cluster_every": 10, "cluster_images": 0, "cluster_steps": 100}  # of DREAM
+NOT_READ = {  # by gradient matching with networks that learn from real images, and the policy mdc
+    *("metric_epochs", "prefix_weights", "steps", "experts", "expert_steps", "snapshot_steps", "expert_starts"),
+    *("expert_ahead", "student_steps", "student_batch", "student_sizes", "student_lr", "student_lr_lr"),
+    *("student_lr_momentum", "train_epochs", "seed", *CLUSTERS),
 }
 # name, images per class, settings, pixel learning rate as it is used, resolution, the paper's batch of synthetic images
 TABLE: list[tuple[str, int, dict[str, Any], float, int, int]] = [
@@ -62,12 +81,32 @@ def test_every_constant_of_a_paper_recipe(
     name: str, ipc: int, settings: dict[str, Any], rate: float, side: int, batch: int
 ) -> None:
     chosen = recipe(name)
-    assert chosen == Recipe(ipc=ipc, pixel_lr=chosen.pixel_lr, **COMMON, **settings)
+    expected = {"ipc": ipc, **COMMON, **settings}
+    assert {key: getattr(chosen, key) for key in expected} == expected
+    assert {f.name for f in fields(Recipe)} - {"pixel_lr", *expected} == NOT_READ
     assert chosen.scaled_pixel_lr((side, side)) == pytest.approx(rate)
     assert RECIPES[name].dataset == name.split("-")[1]
-    # The release draws at random if there are more; so here it uses all synthetic images, as mipset does.
-    assert (256 if ipc > 30 or side == 224 else 128) == batch
-    assert ipc * chosen.factor**2 <= batch
+    assert ipc * chosen.factor**2 <= batch  # so the release draws none of them at random
+
+
+@pytest.mark.parametrize(("ipc", "batch"), [(10, 128), (20, 128), (30, 128), (50, 256)])
+def test_match_has_all_synthetic_images_as_the_batches_of_the_paper_do(
+    toy: Dataset, ipc: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper takes larger batches above 30 images per class, so that no image of a prefix is left out."""
+    matched: list[tuple[int, int]] = []
+    distances = GradientMatching.distances
+
+    def recorded(self: GradientMatching, theta: Any, synthetic: Any, labels: Any, target: Any, ends: Any) -> Match:
+        matched.append((synthetic.shape[1], ends[-1]))
+        return distances(self, theta, synthetic, labels, target, ends)
+
+    monkeypatch.setattr(GradientMatching, "distances", recorded)
+    tiny = {"width": 2, "depth": 1, "outer": 1, "inner": 1, "real_batch": 6, "train_batch": 8, "init": "noise"}
+    for _ in condense(assemble(recipe("paper-cifar10-ipc10", ipc=ipc, **tiny), toy)):
+        pass
+    assert matched == [(4 * ipc, 4 * ipc)] * toy.classes
+    assert matched[0][0] <= batch
 
 
 @pytest.mark.parametrize("name", [row[0] for row in TABLE])
@@ -75,8 +114,10 @@ def test_dream_changes_the_sampler_the_start_and_the_batches(name: str) -> None:
     dream = recipe(f"{name}-dream")
     changes = {"sampler": "k-means", "init": "k-means", "real_batch": 128, "train_batch": 128}
     assert dream == recipe(name).replace(**changes)
-    assert (dream.cluster_every, -(-2000 // dream.train_batch)) == (10, 16)
-    assert sources(f"{name}-dream")["sampler"] == RELEASE
+    assert -(-2000 // dream.train_batch) == 16
+    assert {key: getattr(dream, key) for key in CLUSTERS} == CLUSTERS
+    found = sources(f"{name}-dream")
+    assert {key for key in found if found[key] == AUTHORS} == {*changes, *CLUSTERS}
 
 
 def test_all_paper_recipes_are_in_the_table() -> None:
@@ -100,12 +141,34 @@ def test_idc_alone_matches_with_l1_on_imagenet() -> None:
         ),
         ("paper-imagenet10-ipc20", {"period": PAPER, "cutmix": RELEASE, "early_epochs": RELEASE, "experts": OURS}),
         ("cifar10-gradient-cpu", {"outer": OURS, "ipc": PAPER, "pool": OURS, "pixel_lr": OURS, "real_batch": RELEASE}),
+        (
+            "dc-cifar10-ipc1",
+            {**dict.fromkeys(("ipc", "distance", "outer", "inner", "train_epochs", "pixel_lr", "init"), AUTHORS)},
+        ),
+        (
+            "dsa-cifar10-ipc10",
+            {**dict.fromkeys(("composition", "match_augment", "network_momentum", "learner"), AUTHORS), "policy": OURS},
+        ),
+        ("dm-cifar10-ipc50", {"objective": AUTHORS, "pixel_lr": AUTHORS, "outer": OURS, "inner": OURS, "period": OURS}),
+        (
+            "mtt-cifar10-ipc10",
+            {
+                **dict.fromkeys(("experts", "student_steps", "student_lr_lr", "expert_starts", "pixel_lr"), AUTHORS),
+                **dict.fromkeys(("outer", "inner", "real_batch", "student_sizes"), OURS),
+            },
+        ),
+        ("dream-cifar10-ipc50", {"sampler": AUTHORS, "cluster_steps": AUTHORS, "real_batch": AUTHORS, "seed": OURS}),
+        (
+            "cifar10-dsa-cpu",
+            {"composition": AUTHORS, "distance": AUTHORS, "width": OURS, "train_epochs": OURS, "pixel_lr": OURS},
+        ),
+        ("cifar10-dream-cpu", {"cluster_every": AUTHORS, "cluster_images": OURS, "cluster_steps": OURS}),
     ],
 )
 def test_every_setting_has_a_source(name: str, expected: dict[str, str]) -> None:
     found = sources(name)
     assert list(found) == [f.name for f in fields(Recipe)]
-    assert set(found.values()) == {PAPER, RELEASE, OURS}
+    assert set(found.values()) == {PAPER, RELEASE, OURS, *expected.values()}
     assert {key: found[key] for key in expected} == expected
 
 

@@ -52,6 +52,7 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
         ({"policy": "densenet"}, r"`policy` is 'densenet'\. Choose"),
         ({"ipc": 0}, r"`ipc` is 0: it must be at least 1 and at most 1e\+06\.$"),
         ({"ipc": 1.5}, r"`ipc` is 1.5: it must be of type int\.$"),
+        ({"network": Architecture}, r"`network` is <class .*Architecture.* of type str\. Name a .* as module:name\.$"),
         ({"ipc": True}, r"`ipc` is True: it must be of type int\.$"),
         ({"pixel_lr": -1}, r"`pixel_lr` is -1: it must be at least 0 and at most 1000\.$"),
         ({"pixel_lr": 1e30}, r"`pixel_lr` is 1e\+30: it must be at least 0 and at most 1000\.$"),
@@ -76,6 +77,14 @@ def test_architecture_of_a_recipe_has_its_name_width_and_depth() -> None:
 def test_value_outside_of_its_limits_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         PAPER_CIFAR10.replace(**changes)
+
+
+def test_setting_that_was_added_is_no_part_of_older_results() -> None:
+    """Else every folder of results would begin again."""
+    older = {f.name for f in fields(Recipe)} - {"resampling"}
+    assert set(Recipe(network_lr=0.3).identity) == older
+    assert Recipe(resampling="centres").identity["resampling"] == "centres"
+    assert Recipe(resampling="centres").identity.keys() - older == {"resampling"}
 
 
 def test_largest_factor_is_that_of_the_file_format() -> None:

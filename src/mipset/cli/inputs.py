@@ -55,19 +55,25 @@ def fitted_with_note(recipe: Recipe, data: Dataset, given: Collection[str]) -> R
 
 def print_fitting(recipes: Iterable[tuple[Recipe, Recipe]], data: Dataset) -> None:
     """Say how recipes were fitted to the data: pairs of the wanted recipe and the fitted one. The same is said once."""
-    from mipset.condensing.checks import FITTED
+    from mipset.condensing.checks import AUGMENTATIONS, FITTED_TO_NUMBER
 
     name, fewest = data.smallest_class
-    changes = [
-        "; ".join(
-            f"{flag_of(setting)} {getattr(fitted, setting)}, not {getattr(wanted, setting)}"
-            for setting in FITTED
-            if getattr(fitted, setting) != getattr(wanted, setting)
-        )
-        for wanted, fitted in recipes
+    few = f"Class {name!r} has {fewest} of {len(data.train)} training images"
+    mirrored = f"A mirrored image of {data.name} can be of another class"
+    pairs = list(recipes)
+    for reason, settings in ((few, FITTED_TO_NUMBER), (mirrored, AUGMENTATIONS)):
+        changes = ["; ".join(_changes(wanted, fitted, settings)) for wanted, fitted in pairs]
+        for change in filter(None, dict.fromkeys(changes)):
+            print_message(f"{reason}, which gives {change}.")
+
+
+def _changes(wanted: Recipe, fitted: Recipe, settings: Iterable[str]) -> list[str]:
+    """The settings that differ, with both values; those that a run does not read are not worth a word."""
+    return [
+        f"{flag_of(setting)} {getattr(fitted, setting)}, not {getattr(wanted, setting)}"
+        for setting in settings
+        if getattr(fitted, setting) != getattr(wanted, setting) and wanted.reads(setting)
     ]
-    for change in filter(None, dict.fromkeys(changes)):
-        print_message(f"Class {name!r} has {fewest} of {len(data.train)} training images, which gives {change}.")
 
 
 def how_to_evaluate(out: Path, dataset: str) -> str:

@@ -23,7 +23,8 @@ def add(verbs: Verbs) -> None:
 def run_recipes(arguments: argparse.Namespace) -> None:
     """List the named recipes, with the dataset, the expected accuracy and the time of each on this machine.
 
-    With NAME, list every setting of that recipe, and where it comes from: the paper, the authors' release, or us.
+    With NAME, list every setting of that recipe, and where it comes from: the paper, the release of its authors (or of
+    IDC's), the authors of another method, or us.
     """
     from mipset.settings.catalogue import RECIPES, recipe, sources
     from mipset.settings.toml import recipe_toml

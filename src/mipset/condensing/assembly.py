@@ -34,6 +34,8 @@ from mipset.condensing.objectives import (
     TrajectoryMatching,
     WeightedSum,
 )
+from mipset.condensing.objectives.base import parts_of
+from mipset.condensing.objectives.gradients import turns
 from mipset.condensing.optimisers import Adam, MomentumSGD, PixelOptimiser
 from mipset.condensing.own_parts import own_part
 from mipset.condensing.parts import Parts
@@ -63,7 +65,7 @@ from mipset.condensing.synthetic import Synthetic, formation
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.io.files import home
-from mipset.nn.augment import augmentation
+from mipset.nn.augment import Augmentation, augmentation
 from mipset.nn.distributed import ALONE, Team
 from mipset.nn.engines import Engine, Native, default_engine, matrix_unit
 from mipset.nn.flops import learning_flops
@@ -97,7 +99,7 @@ def _accuracy(r: Recipe, build: Build, real: Images) -> Metric:
 
 
 def _trajectory(r: Recipe, learner: Learner) -> Objective[Any]:
-    student = Student(r.student_steps, r.student_batch, augmentation(r.train_augment, r.composition), r.seed)
+    student = Student(r.student_steps, r.student_batch, _augmentation(r, r.train_augment), r.seed)
     rates = {"rate": r.student_lr, "rate_lr": r.student_lr_lr, "rate_momentum": r.student_lr_momentum}
     return TrajectoryMatching(learner.later, student, r.ipc, **rates, sizes=r.student_sizes)
 
@@ -163,6 +165,7 @@ INITIALISATIONS: Mapping[str, Callable[[Recipe, Dataset, Look], Tensor]] = {
     "random": lambda r, data, _: random_real_images(r, data),
     "normal-noise": lambda r, data, _: normal_noise(r, data),
 }
+ALIGN_CORNERS: Mapping[str, bool] = {"edges": False, "centres": True}  # by the names of RESAMPLINGS
 BALANCED: Mapping[str, bool] = {"balanced": True, "plain": False}  # by the names of STEPS
 
 
@@ -195,13 +198,18 @@ def _term(name: str, r: Recipe, asked: Learner) -> Objective[Any]:
     return term
 
 
+def _augmentation(r: Recipe, names: str) -> Augmentation:
+    """The augmentation of these operations, composed as the recipe says."""
+    return augmentation(names, r.composition, align_corners=ALIGN_CORNERS[r.resampling])
+
+
 def training_rule(r: Recipe) -> TrainingRule:
     """How the network learns between inner iterations."""
     return TrainingRule(
         r.network_lr,
         r.network_momentum,
         r.network_decay,
-        augmentation(r.train_augment, r.composition),
+        _augmentation(r, r.train_augment),
         r.cutmix,
         half=HALF[r.train_precision],
     )
@@ -300,7 +308,7 @@ def complete_set(S: Synthetic, team: Team) -> Images:
 
 EXPERT_SETTINGS = (
     *("network", "width", "depth", "expert_steps", "train_batch", "train_augment", "composition", "train_precision"),
-    *("cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
+    *("resampling", "cutmix", "network_lr", "network_momentum", "network_decay", "seed"),
 )
 TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "expert_ahead")
 
@@ -308,24 +316,29 @@ TRAJECTORY_SETTINGS = (*EXPERT_SETTINGS, "snapshot_steps", "expert_starts", "exp
 def settings_of_experts(r: Recipe) -> dict[str, Any]:
     """The settings of a recipe that its experts depend on, beside their number."""
     names = {"experts": EXPERT_SETTINGS, "trajectories": TRAJECTORY_SETTINGS}.get(r.learner, ())
-    return {name: getattr(r, name) for name in names if r.reads(name)}
+    return {name: value for name, value in r.identity.items() if name in names and r.reads(name)}
 
 
 def work(r: Recipe, shape: tuple[int, int, int], classes: int) -> float:
     """About how many FLOPs a run has, in a moment: it decides which engine computes. costs.py counts exactly.
 
-    Without early training, whose work depends on the number of images.
+    Without the work that depends on the number of real images: early training, clustering, the choice of first pixels.
     """
     per_image = learning_flops(r.architecture, shape, classes)
+    learned = r.training_steps(classes) * r.images_per_step(classes)
     synthetic = r.ipc * r.factor**2
     names = {name for _, name, _ in r.terms}
     if "trajectory" in names:
         images = min(r.student_batch or math.inf, synthetic * classes)
         steps = 3 * r.student_steps * images  # each step twice, and its second derivatives
-        return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * steps)
-    second_order = "gradient" in names
-    match = r.real_batch + 2 * synthetic if second_order else r.real_batch / 3 + synthetic
-    return per_image * (r.training_steps(classes) * r.train_batch + r.outer * r.inner * classes * match)
+        return per_image * (learned + r.outer * r.inner * steps)
+    pixels = shape[1] * shape[2]
+    match: float
+    if "gradient" in names:  # where images take turns, they go through the network once more
+        match = r.real_batch + (3 if len(turns(synthetic, pixels)) > 1 else 2) * synthetic
+    else:
+        match = r.real_batch / 3 + (4 / 3 if len(parts_of(synthetic, pixels)) > 1 else 1) * synthetic
+    return per_image * (learned + r.outer * r.inner * classes * match)
 
 
 def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine) -> ExpertFiles:
@@ -362,7 +375,7 @@ def connect(
         learner=learner,
         optimiser=OPTIMISERS[r.pixel_optimiser](r, S),
         policy=policy(r, S.C),
-        augmentation=augmentation(r.match_augment, r.composition),
+        augmentation=_augmentation(r, r.match_augment),
         metric=metric(r, build, real),
         T=r.outer,
         E=r.inner,

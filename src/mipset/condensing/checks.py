@@ -7,24 +7,28 @@ from collections.abc import Collection
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.file.description import tiles_fit
-from mipset.settings.choices import FROM_NOISE
+from mipset.settings.choices import FROM_NOISE, unmirrored
 from mipset.settings.recipe import Recipe
 
-FITTED = ("real_batch", "train_batch", "init")  # what `fitted_to_data` may change
+FITTED_TO_NUMBER = ("real_batch", "train_batch", "init")  # what `fitted_to_data` may change for few images
+AUGMENTATIONS = ("match_augment", "train_augment")  # and for images that are never mirrored
+FITTED = (*FITTED_TO_NUMBER, *AUGMENTATIONS)
 
 
 def fitted_to_data(r: Recipe, data: Dataset, given: Collection[str] = ()) -> Recipe:
     """The recipe with batches that are not larger than the data, and a start that needs no more images than there are.
 
-    Settings in `given` stay as they are.
+    Images that change their class when they are mirrored, such as digits, get no flips. Settings in `given` stay as
+    they are.
     """
     _, fewest = data.smallest_class
     fitting = {
         "real_batch": min(r.real_batch, fewest),
         "train_batch": min(r.train_batch, len(data.train)),
         "init": r.init if r.init in FROM_NOISE or fewest >= r.ipc * r.factor**2 else "noise",
+        **({} if data.flips else {name: unmirrored(getattr(r, name)) for name in AUGMENTATIONS}),
     }
-    return r.replace(**{name: fitting[name] for name in FITTED if name not in given})
+    return r.replace(**{name: value for name, value in fitting.items() if name not in given})
 
 
 def check_fit(r: Recipe, data: Dataset) -> None:

@@ -168,7 +168,7 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
             part,
             target_flops=round(part.target_flops * r.real_batch / fewer.real_batch),
             step_flops=round(part.step_flops * r.train_batch / fewer.train_batch),
-            sampling_flops=_sampling_flops(r, images // classes, builder(r.architecture, shape, classes), shape),
+            sampling_flops=sampling_flops(r, images // classes, builder(r.architecture, shape, classes), shape),
             steps=r.train_steps(classes),
             training_steps=r.training_steps(classes) + r.networks * r.early_steps(images),
             working_bytes=part.working_bytes + 2 * 4 * math.prod(shape) * more,  # their pixels, and augmented ones
@@ -178,20 +178,20 @@ def cost(r: Recipe, shape: Shape, classes: int, images: int, test_images: int = 
         sample.train()  # from now on there are gradients and momentum
         with FlopCounterMode(display=False) as counter:
             sample.train()
-        step_flops = round(int(counter.get_total_flops()) * _filled(r, classes))
+        filled = r.images_per_step(classes) / _train_batch(r, classes)
+        step_flops = round(int(counter.get_total_flops()) * filled)
         with FlopCounterMode(display=False) as counter, sample.counting_target(counter) as target:
             sample.match_all()
         match_flops, target_flops = (count // sample.matches for count in (counter.get_total_flops(), target.flops))
     build = builder(r.architecture, shape, classes)
-    by_features = r.init in ("herding", "k-means")
     pixels = shape[0] * shape[1] * shape[2]
     parameters = sum(weight.numel() for weight in sample.theta.parameters())
     return Cost(
-        sampling_flops=_sampling_flops(r, images // classes, build, shape),
+        sampling_flops=sampling_flops(r, images // classes, build, shape),
         target_flops=target_flops,
         distances_flops=match_flops - target_flops,
         step_flops=step_flops,
-        start_flops=images * feature_flops(build, shape) if by_features else 0,
+        start_flops=start_flops(r, images, build, shape),
         classes=classes,
         steps=r.train_steps(classes),
         training_steps=r.training_steps(classes) + r.networks * r.early_steps(images),
@@ -215,21 +215,17 @@ def _fewer_real_images(r: Recipe, shape: Shape) -> Recipe:
     return r.replace(real_batch=min(r.real_batch, most), train_batch=train_batch)
 
 
-def _filled(r: Recipe, classes: int) -> float:
-    """How full the batches of training steps are: the last batch of an epoch on synthetic images can have fewer."""
-    if r.learner != "trained-on-synthetic":
-        return 1.0
-    images = r.decoded_images(classes)
-    batch = _train_batch(r, classes)
-    return images / (batch * -(-images // batch))
-
-
 def _train_batch(r: Recipe, classes: int) -> int:
     """Images of a full training step."""
     return min(r.train_batch, r.decoded_images(classes)) if r.learner == "trained-on-synthetic" else r.train_batch
 
 
-def _sampling_flops(r: Recipe, members: int, build: Callable[[], Network], shape: Shape) -> int:
+def start_flops(r: Recipe, images: int, build: Callable[[], Network], shape: Shape) -> int:
+    """The FLOPs of a look at every real image, if the first pixels are chosen by features."""
+    return images * feature_flops(build, shape) if r.init in ("herding", "k-means") else 0
+
+
+def sampling_flops(r: Recipe, members: int, build: Callable[[], Network], shape: Shape) -> int:
     """The FLOPs of clustering for one match: features of real images, and distances from centroids.
 
     This is the most that it can be: k-means often ends before its last step.
@@ -396,7 +392,7 @@ class Sample:
         self, r: Recipe, shape: Shape, classes: int, device: torch.device, engine: Engine | None = None
     ) -> None:
         r = r.replace(train_batch=_train_batch(r, classes))
-        still = r.replace(pixel_lr=0.0, student_lr_lr=0.0, sampler="shuffled-epochs")  # see `_sampling_flops`
+        still = r.replace(pixel_lr=0.0, student_lr_lr=0.0, sampler="shuffled-epochs")  # see `sampling_flops`
         level = (0.5,) * shape[0]
         images = max(r.real_batch, r.train_batch)
         build = builder(r.architecture, shape, classes, engine)

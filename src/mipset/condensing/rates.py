@@ -1,7 +1,8 @@
 """What the named recipes would cost on this machine, at a glance: counted FLOPs over a rate that is measured once.
 
-A count is that of `work`, plus early training. The rate is that of one small network, from about a second of work; it
-and the counts are kept in the cache folder. The functions of costs.py measure a recipe itself, and are closer.
+A count is that of `work`, and of what depends on the number of real images: early training, clustering, and the choice
+of first pixels. The rate is that of one small network, from about a second of work; it and the counts are kept in the
+cache folder. The functions of costs.py measure a recipe itself, and are closer.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import torch
 
 from mipset import __version__
 from mipset.condensing.assembly import work
-from mipset.condensing.costs import Shape, cost, processor_seconds
+from mipset.condensing.costs import Shape, cost, processor_seconds, sampling_flops, start_flops
 from mipset.io.files import home, write_whole
 from mipset.nn.engines import default_engine
 from mipset.nn.flops import learning_flops
+from mipset.nn.networks import builder
 from mipset.reporting import Report, silent
 from mipset.settings.recipe import Recipe
 
 SHAPE, CLASSES = (3, 32, 32), 10
 SMALL = Recipe(ipc=2, width=64, policy="baseline-c", real_batch=32, train_batch=32)  # whose rate is measured
 FILE = "rates.json"
+USUAL = 1280  # training images of a class, if their number is not known: about those of a class of ImageNet
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,20 @@ class Job:
     recipe: Recipe
     shape: Shape
     classes: int
-    images: int
+    images: int  # for training; 0 is unknown
 
     @property
     def flops(self) -> float:
         """About how many FLOPs it has."""
-        r = self.recipe
-        early = r.networks * r.early_steps(self.images) * r.train_batch
-        return work(r, self.shape, self.classes) + early * learning_flops(r.architecture, self.shape, self.classes)
+        r, images = self.recipe, self.images or USUAL * self.classes
+        build, matches = builder(r.architecture, self.shape, self.classes), r.outer * r.inner * self.classes
+        early = r.networks * r.early_steps(images) * r.train_batch
+        return (
+            work(r, self.shape, self.classes)
+            + early * learning_flops(r.architecture, self.shape, self.classes)
+            + matches * sampling_flops(r, images // self.classes, build, self.shape)
+            + start_flops(r, images, build, self.shape)
+        )
 
 
 def measured_rate() -> float:

@@ -97,6 +97,10 @@ def as_array(name: str, title: str, values: Any) -> Array:
         raise DataError(f"{name}: {title} cannot be one array ({error}). Give all images the same shape.") from error
 
 
+class OutOfRangeError(DataError):
+    """Values that are not those of pixels, such as normalised ones: then no image of a dataset can be used."""
+
+
 def to_bytes(name: str, title: str, images: Array) -> Images:
     """Convert images to uint8 [n, ch, h, w], from any layout and value range that is unambiguous."""
     if images.size == 0:
@@ -120,7 +124,7 @@ def to_bytes(name: str, title: str, images: Array) -> Images:
     if not np.isfinite([low, high]).all():
         raise DataError(f"{name}: {title} holds NaN or infinite values. Replace them by values from 0 to 1.")
     if low < 0 or high > 1:
-        raise DataError(
+        raise OutOfRangeError(
             f"{name}: {title} holds floats from {low:g} to {high:g}. Scale them to 0 to 1 (without normalising them), "
             "or use uint8."
         )

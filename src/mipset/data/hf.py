@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from mipset.reporting import Report
 
 KIND = "hf"
 COLUMNS = ("image", "label")  # what can be chosen after the name: `:label=fine_label`
+PATH_BEGINS = ("/", ".", "~")  # no name of a dataset begins like this
 SAVED = ("dataset_dict.json", "state.json")  # one of them is in a folder that `save_to_disk` wrote
 
 
@@ -32,7 +34,7 @@ def read(
     `source` is a folder on this machine, or NAME or NAME:CONFIG of a dataset that is in the cache of Hugging Face's
     library. `columns` names the column of the images and that of the labels, if they are not clear.
     """
-    is_folder = os.path.isdir(source)  # noqa: PTH112 (unlike a Path, it takes any text)
+    is_folder = _is_folder(name, source)
     fetching = f"Run `mipset data fetch {KIND}:{source}`, or give a folder as {KIND}:PATH"
     with _library(online=False) as datasets:
         try:
@@ -59,6 +61,7 @@ def read(
 
 def fetch(name: str, source: str, report: Report) -> Path:
     """Download NAME or NAME:CONFIG into the cache of Hugging Face's library, and return the folder of that cache."""
+    _is_folder(name, source)
     report(f"downloading {name}", 0, 0)
     with _library(online=True) as datasets:
         try:
@@ -71,6 +74,17 @@ def fetch(name: str, source: str, report: Report) -> Path:
         return Path(datasets.config.HF_DATASETS_CACHE)
 
 
+def _is_folder(name: str, source: str) -> bool:
+    """Whether there is such a folder. What can only be a path, but is no folder, is refused."""
+    found = os.path.isdir(os.path.expanduser(source))  # noqa: PTH111, PTH112 (unlike a Path, they take any text)
+    if not found and source.startswith(PATH_BEGINS):
+        raise DataError(
+            f"{brief(name, str)}: there is no folder {brief(source, str)}. Correct the path, or give the name of a "
+            f"dataset of Hugging Face, such as {KIND}:NAME."
+        )
+    return found
+
+
 @contextmanager
 def _library(*, online: bool) -> Iterator[Any]:
     """The library `datasets`, silent; unless `online`, it does not use the network."""
@@ -79,15 +93,19 @@ def _library(*, online: bool) -> Iterator[Any]:
     except ImportError as error:
         raise missing("datasets", "Reading datasets of Hugging Face") from error
     offline, verbosity = datasets.config.HF_HUB_OFFLINE, datasets.logging.get_verbosity()
+    hub = logging.getLogger("huggingface_hub")  # which downloads for the library, and warns at every try
+    level = hub.level
     bars = datasets.utils.are_progress_bars_disabled()
     datasets.config.HF_HUB_OFFLINE = offline or not online
     datasets.logging.set_verbosity_error()
+    hub.setLevel(logging.ERROR)
     datasets.disable_progress_bars()
     try:
         yield datasets
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
         datasets.logging.set_verbosity(verbosity)
+        hub.setLevel(level)
         if not bars:
             datasets.enable_progress_bars()
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mipset.data import pictures
-from mipset.data.arrays import Part, as_array, dataset_of, is_a, to_bytes
+from mipset.data.arrays import OutOfRangeError, Part, as_array, dataset_of, is_a, to_bytes
 from mipset.data.dataset import Dataset, Images, shape_text
 from mipset.errors import DataError, MissingExtraError, SettingError, brief, choices
 from mipset.reporting import Report, silent
@@ -41,13 +41,15 @@ class Samples:
         self._pixels: Images = np.empty((0, 0, 0, 0), dtype=np.uint8)
 
     def add(self, title: str, read: Callable[[], Images]) -> None:
-        """Read one image."""
+        """Read one image. If it is the first, values that are not those of pixels are refused at once."""
         number, self._added = self._added, self._added + 1
         try:
             image = read()
         except MissingExtraError:
             raise
         except Exception as error:  # decoders raise all kinds of exceptions on broken bytes
+            if isinstance(error, OutOfRangeError) and not number:
+                raise OutOfRangeError(f"{title}{str(error).removeprefix(f'{IT}: it')}") from error
             self.bad.append(f"{title} ({brief(error, str).removeprefix(f'{IT}: ').removesuffix('.')})")
             return
         self._shapes.setdefault(image.shape[1:], title)
@@ -201,7 +203,10 @@ def _dataset_of_samples(
     with pictures.without_bombs():
         for title, part in zip(titles, parts, strict=True):
             for number, (source, one_label) in enumerate(part):
-                samples.add(f"{title} {number}", partial(pixels_of, source, resolution))
+                try:
+                    samples.add(f"{title} {number}", partial(pixels_of, source, resolution))
+                except OutOfRangeError as error:
+                    raise DataError(f"{name}: {error}") from error
                 labels.append(_plain_label(one_label))
                 report("reading images", len(labels), total)
             ends.append(len(labels))

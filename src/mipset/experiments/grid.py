@@ -110,7 +110,7 @@ class Grid:
     def _check_methods(self) -> None:
         names: dict[str, str] = {}
         for method in self.methods:
-            recipe = asdict(self.recipe_of(method))
+            recipe = self.recipe_of(method).identity
             name = names.setdefault(_hash([method.kind, recipe]), method.name)
             if name != method.name:
                 raise SettingError(f"`methods`: {name} and {method.name} are the same method. Leave one of them out.")
@@ -168,18 +168,18 @@ class Grid:
 
     def result_key(self, cell: Cell, target: EvaluationTarget) -> str:
         """Hash of everything that a result depends on."""
-        own = {"kind": cell.method.kind, "recipe": asdict(cell.recipe), "outer": target.outer}
+        own = {"kind": cell.method.kind, "recipe": cell.recipe.identity, "outer": target.outer}
         return _hash({**own, **self._shared, "architecture": asdict(target.architecture)})
 
     def run_key(self, run: Condensation) -> str:
         """Hash of everything that a condensation depends on."""
         source = {} if run.of is None else {"of": self.run_key(run.of)}
-        own = {"recipe": asdict(run.recipe), "rank": run.first_rank, **source}
+        own = {"recipe": run.recipe.identity, "rank": run.first_rank, **source}
         return _hash({**own, "data": self.data.identity, "version": __version__})
 
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""
-        own = {"recipe": asdict(cell.recipe), "kind": cell.method.kind, "outer": outer}
+        own = {"recipe": cell.recipe.identity, "kind": cell.method.kind, "outer": outer}
         return f"{portable_name(cell.method.kind)}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
 
     def table(self, results: Iterable[Result]) -> list[Result]:
@@ -193,7 +193,7 @@ class Grid:
         named = [replace(result, method=names.get(result.cell, result.method)) for result in latest.values()]
         recipes = {result.method: _without_seed(result.recipe) for result in named}  # the last one of each name
         for method in self.methods:
-            recipes[method.name] = _without_seed(asdict(self.recipe_of(method)))
+            recipes[method.name] = _without_seed(self.recipe_of(method).identity)
         order = list(dict.fromkeys([*(method.name for method in self.methods), *recipes]))
         return sorted(
             (result for result in named if _without_seed(result.recipe) == recipes[result.method]),

@@ -14,7 +14,7 @@ import torch
 
 from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Identity, find, remove
-from mipset.condensing.checks import fitted_to_data
+from mipset.condensing.checks import AUGMENTATIONS, fitted_to_data
 from mipset.condensing.costs import passes
 from mipset.condensing.packing import pack
 from mipset.condensing.run_logging import LogFile, logged
@@ -170,7 +170,7 @@ class Runner:
         artifact, _ = self.comparison.run_folder(run.of).read(run.of.recipe.outer)
         images = as_dataset(artifact, data)
         first = torch.from_numpy(artifact.images[: run.recipe.ipc].copy())
-        recipe = fitted_to_data(run.recipe, images, ("init",))
+        recipe = fitted_to_data(run.recipe, images, ("init", *AUGMENTATIONS))
         return Source(recipe, images, first, {"recondensed_from": artifact.ipc})
 
     def _resumed(self, run: Condensation, source: Source, cell: Cell, report: Report) -> CheckpointedRun:
@@ -285,7 +285,7 @@ class Runner:
             forward=sets.passes.forward,
             backward=sets.passes.backward,
             files=[store.relative(path) for path in sets.files],
-            recipe=asdict(cell.recipe),
+            recipe=cell.recipe.identity,
             machine=str(self.machine),
         )
 

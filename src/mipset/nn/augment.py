@@ -401,9 +401,13 @@ def cutmix(
 COMPOSITIONS: Mapping[str, type[Augmentation]] = {"idc": IDC, "dsa": DSA}
 
 
-def augmentation(names: str = PROTOCOLS[DEFAULT].augment, composition: str = "idc") -> Augmentation:
+def augmentation(
+    names: str = PROTOCOLS[DEFAULT].augment, composition: str = "idc", *, align_corners: bool = False
+) -> Augmentation:
     """`color_crop_cutout` as an augmentation of this composition; `none` is one that does nothing.
 
     The default is that of evaluations. `augmentation()(images)` transforms normalised images [B, ch, h, w].
+    `align_corners` is that of torch, for `scale` and `rotate`.
     """
-    return COMPOSITIONS[composition](tuple(Operation(name) for name in augmentation_names(names)))
+    operations = tuple(Operation(name) for name in augmentation_names(names))
+    return COMPOSITIONS[composition](operations, align_corners)

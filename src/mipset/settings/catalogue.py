@@ -8,7 +8,7 @@ from typing import Any
 
 from mipset.errors import SettingError, choices, choose
 from mipset.settings.paper import ACCURACIES
-from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, paper_recipe, source_of
+from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, Authors, paper_recipe, source_of
 from mipset.settings.recipe import Recipe
 
 SizeRule = Callable[[int], Mapping[str, Any]]  # from the images per class to settings
@@ -23,6 +23,7 @@ class NamedRecipe:
     promise: str
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # other settings, for a method or a policy
     by_ipc: SizeRule = lambda _: {}  # settings that follow from the images per class
+    authors: Authors | None = None  # of a method that is not the paper's
 
 
 # The best accuracy for a few minutes: first-order matching at experts (see "What to match" in docs/results.md).
@@ -114,6 +115,7 @@ _MTT = PAPER_CIFAR10.replace(
     step_after="all-classes",
     match_augment="none",
     composition="dsa",
+    resampling="centres",
     train_augment=_ALL_OPERATIONS,
     train_batch=256,
     cutmix=0.0,
@@ -137,21 +139,37 @@ def mtt_students(ipc: int) -> Mapping[str, Any]:
 
 _DREAM = PAPER_CIFAR10.replace(**DREAM)
 
+# Settings of these methods that their authors do not have. Iterations of DM and MTT are divided into outer ones by us.
+_NOT_OF_AUTHORS = {
+    "DM": ("outer", "inner", "matched_layers"),
+    "MTT": ("outer", "inner", "matched_layers", "distance", "real_batch", "sampler", "match_augment"),
+}
+
+
+def _authors(title: str, base: Recipe, ipc: int = 10, by_ipc: SizeRule = lambda _: {}) -> Authors:
+    """What the authors of a method have chosen for so many images per class."""
+    return Authors.of_all(base.replace(ipc=ipc, **by_ipc(ipc)), *_NOT_OF_AUTHORS.get(title, ()))
+
 
 def _as_published(
-    title: str, base: Recipe, reported: Mapping[int, float], by_ipc: SizeRule = lambda _: {}
+    title: str, base: Recipe, promises: Mapping[int, str], by_ipc: SizeRule = lambda _: {}
 ) -> dict[str, NamedRecipe]:
-    """The recipes of a method for CIFAR-10, one for each size that its authors report, without a policy of ours."""
+    """The recipes of a method for CIFAR-10, one for each size that its authors have, without a policy of ours."""
     alone = base.replace(policy="baseline-c")
     return {
         f"{title.lower()}-cifar10-ipc{ipc}": NamedRecipe(
             "cifar10",
             alone.replace(ipc=ipc, **by_ipc(ipc)),
-            f"{title} with its authors' settings, not run by us; they report {accuracy} %",
+            f"{title} with its authors' settings{promise}",
             by_ipc=by_ipc,
+            authors=_authors(title, alone, ipc, by_ipc),
         )
-        for ipc, accuracy in reported.items()
+        for ipc, promise in promises.items()
     }
+
+
+def _they_report(accuracies: Mapping[int, float]) -> dict[int, str]:
+    return {ipc: f", not run by us; they report {accuracy} %" for ipc, accuracy in accuracies.items()}
 
 
 def _reported(dataset: str, ipc: int) -> str:
@@ -162,6 +180,9 @@ def _reported(dataset: str, ipc: int) -> str:
     basic, mdc = (sum(curves[method].values()) / ipc for method in ("baseline-c", "mdc"))
     hours = "11.5 hours for baseline-c and 15.1 for mdc, and " if dataset == "cifar10" else ""
     return f"the paper reports {hours}means of {basic:.1f} and {mdc:.1f} %"
+
+
+_CLUSTERING = ("cluster_every", "cluster_images", "cluster_steps")  # DREAM's too; the defaults are its values
 
 
 def _paper_recipes(suffix: str = "", changes: Mapping[str, Any] | None = None) -> dict[str, NamedRecipe]:
@@ -178,7 +199,8 @@ def _paper_recipes(suffix: str = "", changes: Mapping[str, Any] | None = None) -
             )
             settings = paper_recipe(dataset, ipc, **(changes or {}))
             name = f"paper-{dataset}-ipc{ipc}{suffix}"
-            recipes[name] = NamedRecipe(dataset, settings, f"not run by us; {reported}", tuned)
+            authors = Authors(settings, (*changes, *_CLUSTERING)) if changes else None
+            recipes[name] = NamedRecipe(dataset, settings, f"not run by us; {reported}", tuned, authors=authors)
     return recipes
 
 
@@ -217,22 +239,26 @@ RECIPES = {
         "cifar10",
         _DC.replace(width=64, real_batch=64, outer=14, train_epochs=10, period=2, pixel_lr=3.0),
         "DC in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 22.2, 33.2 and 39.7 %",
+        authors=_authors("DC", _DC, by_ipc=dc_loops),
     ),
     "cifar10-dsa-cpu": NamedRecipe(
         "cifar10",
         _DSA.replace(width=64, real_batch=64, outer=14, train_epochs=10, period=2, pixel_lr=3.0),
         "DSA in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 23.7, 34.4 and 41.6 %",
+        authors=_authors("DSA", _DSA, by_ipc=dc_loops),
     ),
     "cifar10-dm-cpu": NamedRecipe(
         "cifar10",
         _DM.replace(width=64, real_batch=64, outer=64, inner=10, period=10, pixel_lr=10.0),
         "DM in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 27.2, 32.7 and 44.4 %",
+        authors=_authors("DM", _DM, by_ipc=dm_rate),
     ),
     # A tenth of the steps of an expert, and students of a third of the steps on a fifth of the images.
     "cifar10-mtt-cpu": NamedRecipe(
         "cifar10",
         _MTT.replace(
             width=64,
+            resampling="edges",  # with which its rates were chosen
             experts=4,
             snapshot_steps=50,
             expert_starts=5,
@@ -254,6 +280,7 @@ RECIPES = {
             "every-prefix-balanced": {"student_sizes": 1, "student_lr_lr": 1e-6},
             "every-prefix-plain": {"student_sizes": 1, "student_lr_lr": 1e-6},
         },
+        authors=_authors("MTT", _MTT, by_ipc=mtt_students),
     ),
     "cifar10-dream-cpu": NamedRecipe(
         "cifar10",
@@ -268,6 +295,7 @@ RECIPES = {
             cluster_steps=3,
         ),
         "DREAM in some 3.5 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard): 38.5, 45.5 and 51.4 %",
+        authors=_authors("DREAM", _DREAM),
     ),
     "fashion-mnist-cpu": NamedRecipe(
         "fashion-mnist",
@@ -306,19 +334,19 @@ RECIPES = {
     ),
     **_paper_recipes(),
     **_paper_recipes("-dream", DREAM),
-    **_as_published("DC", _DC, {1: 28.3, 10: 44.9, 50: 53.9}, dc_loops),
-    **_as_published("DSA", _DSA, {1: 28.8, 10: 52.1, 50: 60.6}, dc_loops),
-    **_as_published("DM", _DM, {1: 26.0, 10: 48.9, 50: 63.0}, dm_rate),
-    **_as_published("DREAM", _DREAM, {1: 51.1, 10: 69.4, 50: 74.8}),
-    **{
-        f"mtt-cifar10-ipc{ipc}": NamedRecipe(
-            "cifar10",
-            _MTT.replace(ipc=ipc, **mtt_students(ipc)),
-            f"MTT with its authors' settings without ZCA, not run by us{reported}",
-            by_ipc=mtt_students,
-        )
-        for ipc, reported in {1: "", 10: "; the paper reports 62.8 %", 50: "; the paper reports 71.6 %"}.items()
-    },
+    **_as_published("DC", _DC, _they_report({1: 28.3, 10: 44.9, 50: 53.9}), dc_loops),
+    **_as_published("DSA", _DSA, _they_report({1: 28.8, 10: 52.1, 50: 60.6}), dc_loops),
+    **_as_published("DM", _DM, _they_report({1: 26.0, 10: 48.9, 50: 63.0}), dm_rate),
+    **_as_published("DREAM", _DREAM, _they_report({1: 51.1, 10: 69.4, 50: 74.8})),
+    **_as_published(
+        "MTT",
+        _MTT,
+        {
+            ipc: f" without ZCA, not run by us{reported}"
+            for ipc, reported in {1: "", 10: "; the paper reports 62.8 %", 50: "; the paper reports 71.6 %"}.items()
+        },
+        mtt_students,
+    ),
 }
 
 
@@ -336,9 +364,10 @@ def recipe(name: str, **changes: Any) -> Recipe:
 
 
 def sources(name: str) -> dict[str, str]:
-    """Where each setting of a named recipe comes from: the paper, the authors' release, or us."""
-    settings = vars(RECIPES[name].recipe)
-    return {key: source_of(key, value, papers=name.startswith("paper-")) for key, value in settings.items()}
+    """Where each setting of a named recipe comes from: the paper, the release, the authors of a method, or us."""
+    named, papers = RECIPES[name], name.startswith("paper-")
+    settings = vars(named.recipe)
+    return {key: source_of(key, value, papers=papers, authors=named.authors) for key, value in settings.items()}
 
 
 def check_read(changes: Iterable[str], chosen: Recipe) -> None:

@@ -100,9 +100,14 @@ AUGMENTATIONS: Mapping[str, str] = {
     "lighting": "shift along the main colours of ImageNet",
 }
 NO_AUGMENTATION = "none"
+FLIP = "flip"
 COMPOSITIONS: Mapping[str, str] = {
     "idc": "flip and color, then one of crop, scale and rotate, then cutout: each if it is listed",
     "dsa": "one of the listed operations, drawn for each batch",
+}
+RESAMPLINGS: Mapping[str, str] = {
+    "edges": "the edges of an image are fixed points of the grid, as in torch since 1.3 (IDC, DREAM, DSA, DM)",
+    "centres": "the centres of its outer pixels are: align_corners of torch (MTT)",
 }
 MOST_COUNT = 1_000_000  # of images per class, channels or networks; memory sets the real limit (costs.py)
 MOST_STUDENT_RATE = 10.0  # of a student, whose usual rate is about 0.01
@@ -202,3 +207,8 @@ def augmentation_names(text: str) -> list[str]:
                 f"or {NO_AUGMENTATION}."
             )
     return names
+
+
+def unmirrored(text: str) -> str:
+    """The same augmentation without `flip`, for images that change their class when they are mirrored."""
+    return "_".join(name for name in augmentation_names(text) if name != FLIP) or NO_AUGMENTATION

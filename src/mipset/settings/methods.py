@@ -2,13 +2,14 @@
 
 A method is some settings of a recipe, and the key of the builder that turns condensations into a set for each size.
 `mipset.experiments.builders` maps the keys to builders. The methods of other authors have recipes of their own: for the
-dataset of the recipe that is compared, the one whose name has theirs. Nothing here needs torch.
+dataset and the scale of the recipe that is compared, the one whose name has theirs. Nothing here needs torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from mipset.errors import SettingError, choices, choose
@@ -18,6 +19,9 @@ from mipset.settings.part import is_own
 from mipset.settings.recipe import Recipe
 
 REFERENCE = "baseline-c"  # the method that the others are compared with, as in the paper
+# The recipes with their authors' settings, for a dataset (*) and so many images per class (#). Those of the methods
+# that are not here begin with the name of the method.
+PUBLISHED = {"gradient": "paper-*-ipc#", "dream": "paper-*-ipc#-dream"}
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,15 @@ class Method:
         """The recipe of this method for the dataset of a named recipe."""
         if not self.base or name not in RECIPES:
             return name
-        own = f"{RECIPES[name].dataset}-{self.base}-cpu"
+        dataset, ipc = RECIPES[name].dataset, RECIPES[name].recipe.ipc
+        published = f"{dataset}-ipc{ipc}" in name  # with its authors' settings; the others take minutes
+        pattern = PUBLISHED.get(self.base, f"{self.base}-*-ipc#") if published else f"*-{self.base}-cpu"
+        own = pattern.replace("*", dataset).replace("#", str(ipc))
         if own not in RECIPES:
-            others = [other for other in RECIPES if other.endswith(f"-{self.base}-cpu")]
+            others = [other for other in RECIPES if fnmatchcase(other, pattern.replace("#", "[0-9]*"))]
             raise SettingError(
-                f"`methods`: {self.name} has no recipe for {RECIPES[name].dataset}. Leave it out, or compare with a "
-                f"recipe for the dataset of {choices(others)} and choose your `data`."
+                f"`methods`: {self.name} has no recipe for {dataset}{f' at `ipc` {ipc}' * published}. Leave it out, or "
+                f"compare with a recipe for the dataset of {choices(others)} and choose your `data`."
             )
         return own
 

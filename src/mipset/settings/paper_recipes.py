@@ -5,8 +5,9 @@ docs/fidelity.md says what the paper and the authors' release state, and where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from mipset.settings.recipe import Recipe
 
@@ -48,16 +49,37 @@ def paper_recipe(dataset: str, ipc: int, **changes: Any) -> Recipe:
     return PAPER_CIFAR10.replace(ipc=ipc, **{**DATASETS[dataset], **changes})
 
 
-PAPER, RELEASE, OURS = "paper", "release", "ours"
+@dataclass(frozen=True)
+class Authors:
+    """What the authors of another method than the paper's have chosen: some settings of a recipe."""
+
+    recipe: Recipe
+    settings: Collection[str]
+    ours: Collection[str] = ()  # which their method needs here, and they do not have
+
+    @classmethod
+    def of_all(cls, recipe: Recipe, *ours: str) -> Self:
+        """Those of all settings that a run without a policy of ours reads, but for `ours`."""
+        alone = recipe.replace(policy="baseline-c")
+        known = {f.name for f in fields(alone) if alone.reads(f.name)}
+        return cls(recipe, known - {"policy", "seed", "student_sizes", *ours}, ours)
+
+    def chose(self, setting: str, value: object) -> bool:
+        """Whether this value of a setting is theirs."""
+        return setting in self.settings and value == getattr(self.recipe, setting)
+
+
+PAPER, RELEASE, AUTHORS, OURS = "paper", "release", "authors", "ours"
 # Where the values of the paper's recipes come from: the text of the paper, the code that its authors or those of IDC
-# published, or us, if neither has such a setting.
+# published, or us, if neither has such a setting. Those of other methods can come from their authors.
 SOURCES: Mapping[str, str] = {
     **dict.fromkeys(("ipc", "policy", "period", "metric", "subset_weight", "round_distances"), PAPER),
     **dict.fromkeys(("factor", "objective", "learner", "network", "depth", "outer", "inner", "pool", "life"), PAPER),
     **dict.fromkeys(("freeze", "init", "distance", "width", "real_batch", "train_images", "train_batch"), RELEASE),
     **dict.fromkeys(("pixel_optimiser", "pixel_lr", "pixel_momentum", "match_augment", "train_augment"), RELEASE),
     **dict.fromkeys(
-        ("sampler", "cluster_every", "matched_layers", "composition", "pixel_space", "step_after"), RELEASE
+        ("sampler", "cluster_every", "matched_layers", "composition", "resampling", "pixel_space", "step_after"),
+        RELEASE,
     ),
     **dict.fromkeys(
         ("early_epochs", "train_precision", "match_precision", "network_lr", "network_momentum", "network_decay"),
@@ -67,11 +89,16 @@ SOURCES: Mapping[str, str] = {
 _OTHER_SOURCES: Mapping[tuple[str, object], str] = {("cutmix", 0.5): PAPER, ("cutmix", 1.0): RELEASE}
 
 
-def source_of(setting: str, value: object, *, papers: bool) -> str:
+def source_of(setting: str, value: object, *, papers: bool, authors: Authors | None = None) -> str:
     """Where the value of a setting comes from. `papers` says that it is in one of the paper's recipes.
 
-    In another recipe, a value that differs from the paper's for CIFAR-10 is ours.
+    `authors` are those of another method, if it is one. In another recipe than the paper's, a value that is not theirs
+    and differs from the paper's for CIFAR-10 is ours.
     """
+    if authors is not None and authors.chose(setting, value):
+        return AUTHORS
+    if authors is not None and setting in authors.ours:
+        return OURS
     if not papers and value != getattr(PAPER_CIFAR10, setting):
         return OURS
     return _OTHER_SOURCES.get((setting, value)) or SOURCES.get(setting, OURS)

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mipset.errors import SettingError, choose
-from mipset.settings.choices import FULL_PRECISION, NO_AUGMENTATION, PRECISIONS, augmentation_names
+from mipset.settings.choices import FLIP, FULL_PRECISION, PRECISIONS, augmentation_names, unmirrored
 
-FLIP = "flip"
 BATCH = 64  # training images in one step, in every named protocol
 
 
@@ -65,8 +64,7 @@ class Protocol:
 
     def without_flips(self) -> Protocol:
         """The same protocol for images that change their class when they are mirrored, such as digits."""
-        kept = [name for name in augmentation_names(self.augment) if name != FLIP]
-        return replace(self, augment="_".join(kept) or NO_AUGMENTATION)
+        return replace(self, augment=unmirrored(self.augment))
 
     def __str__(self) -> str:
         least = f", at least {self.least_steps} steps" if self.least_steps else ""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from mipset.errors import SettingError, choices, choose
@@ -36,6 +36,7 @@ from mipset.settings.choices import (
     POLICIES,
     PRECISIONS,
     READ_IF,
+    RESAMPLINGS,
     SAMPLERS,
     STEP_AFTER,
     STEPS,
@@ -45,6 +46,7 @@ from mipset.settings.choices import (
 from mipset.settings.part import is_own
 
 NAMED_WEIGHTS = {"one": 0, "size": 1, "inverse": -1}  # size n of N has the weight (n / N) to this power
+ADDED = ("resampling",)  # settings that older folders of results, and older experts, do not have
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
@@ -162,6 +164,7 @@ class Recipe:
         "color_crop_cutout", f"augmentation that real and synthetic images share: {_OPERATIONS}"
     )
     composition: str = _setting("idc", "how the operations of an augmentation are combined", among=COMPOSITIONS)
+    resampling: str = _setting("edges", "the grid of `scale` and `rotate` in an augmentation", among=RESAMPLINGS)
     train_images: int = _setting(2000, "real images that the network learns from per inner iteration", least=0)
     train_epochs: int = _setting(
         50, "epochs on the synthetic images per inner iteration (`learner` trained-on-synthetic)", least=0
@@ -243,6 +246,11 @@ class Recipe:
         """The settings that are not the paper's, which are the defaults."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings by which results and experts are found again: without those of ADDED that have their default."""
+        return {name: value for name, value in asdict(self).items() if name not in ADDED or name in self.changes}
+
     def _check_students(self) -> None:
         """Refuse settings that the objective `trajectory` cannot have."""
         if self.learner != "trajectories":
@@ -260,7 +268,8 @@ class Recipe:
         value: Any = getattr(self, name)
         kinds: dict[str, Any] = {"int": (int,), "float": (int, float), "str": (str,)}
         if not isinstance(value, kinds[kind]) or isinstance(value, bool):
-            raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.")
+            own = " Name a function or class of your own as module:name." if limits["own"] else ""
+            raise SettingError(f"`{name}` is {value!r}: it must be of type {kind}.{own}")
         if limits["choices"] and value not in limits["choices"] and not (limits["own"] and is_own(value)):
             mixes_images = name == "network" and value in NETWORKS
             reason = ", whose batch norm mixes the images of a batch" if mixes_images else ""
@@ -316,6 +325,13 @@ class Recipe:
         if self.learner == "trained-on-synthetic":
             return self.train_epochs * -(-self.decoded_images(classes) // self.train_batch)
         return -(-self.train_images // self.train_batch) if self.learner == "trained" else 0
+
+    def images_per_step(self, classes: int) -> float:
+        """Images of a training step, as a mean: the last batch of an epoch on synthetic images can have fewer."""
+        if self.learner != "trained-on-synthetic":
+            return self.train_batch
+        images = self.decoded_images(classes)
+        return images / -(-images // self.train_batch)
 
     @property
     def snapshots(self) -> int:

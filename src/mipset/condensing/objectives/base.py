@@ -27,7 +27,7 @@ Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, Tensor])
 PIXELS_AT_ONCE = training.PIXELS_AT_ONCE
 
 
-def parts_of(images: int, pixels: int, most: int) -> list[slice]:
+def parts_of(images: int, pixels: int, most: int = PIXELS_AT_ONCE) -> list[slice]:
     """The images of a batch in parts of at most so many pixels, if each image has `pixels` of them."""
     at_once = max(1, most // max(1, pixels))
     return [slice(first, min(images, first + at_once)) for first in range(0, max(1, images), at_once)]

@@ -121,7 +121,7 @@ class GradientMatching(Objective[GradientTarget]):
 
         They are differentiable in the images if those are. Images with more than PIXELS_AT_ONCE pixels take turns.
         """
-        parts = parts_of(len(images), images.shape[2] * images.shape[3], PIXELS_AT_ONCE)
+        parts = turns(len(images), images.shape[2] * images.shape[3])
         if len(parts) == 1:
             return self._gradients_of_part(theta, images, label, ends)
 
@@ -157,7 +157,19 @@ class GradientMatching(Objective[GradientTarget]):
                 "Gradient matching needs a `network` without batch norm, which mixes the images of a batch."
             )
         matched = (nn.Conv2d, nn.Linear) if self.classifier else (nn.Conv2d,)
-        return [module for module in theta.modules() if isinstance(module, matched)]
+        layers = [module for module in theta.modules() if isinstance(module, matched)]
+        if not layers:
+            lacking = " and no ".join(f"nn.{kind.__name__}" for kind in matched)
+            other = "" if self.classifier else ", or `matched_layers` all, which also compares nn.Linear"
+            raise SettingError(
+                f"`network` has no {lacking}, whose gradients are compared. Choose `objective` feature{other}."
+            )
+        return layers
+
+
+def turns(images: int, pixels: int) -> list[slice]:
+    """The parts of so many images, of so many pixels each, that take turns in memory. With one, nobody waits."""
+    return parts_of(images, pixels, PIXELS_AT_ONCE)
 
 
 def stretches_within(part: slice, ends: Sequence[int]) -> tuple[slice, list[int]]:
