@@ -313,7 +313,6 @@ class SubmititExecutor(Executor):
         if not self._running and not self._failures:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-
     def _end_running(self) -> None:
         """End the jobs of this machine. A job that has just been started may miss a signal, so it gets several."""
         deadline = time.monotonic() + END_SECONDS
