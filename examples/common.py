@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import TensorDataset
 
 from mipset import Artifact, DataError, Dataset, Recipe, assemble, condense, load, pack, protocol, recipe
 from mipset.data import Split
@@ -84,6 +85,10 @@ class Setting:
         """Real images in the form that a network learns from."""
         pixels = to_unit(torch.from_numpy(split.images))
         return Images.of(pixels, torch.from_numpy(split.labels), self.data.mean, self.data.std, CPU)
+
+    def dataset_of(self, split: Split) -> TensorDataset:
+        """The same for a loop of plain torch."""
+        return TensorDataset(*self.images(split).batch(slice(None)))
 
     def condensed(self, data: Dataset) -> Artifact:
         """Condense the training images of `data`. Every prefix of the result is a training set."""

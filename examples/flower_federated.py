@@ -41,7 +41,8 @@ def client_app(toy: bool, dataset: str, path: str, budgets: list[int], steps: in
     @app.train()  # type: ignore[untyped-decorator]
     def train(message: Message, context: Context) -> Message:
         setting = setting_of(toy, dataset)
-        images = decoded(prefix_for(context, path, budgets).artifact(), CPU)
+        prefix = prefix_for(context, path, budgets, cache=Path(path).with_name("ranks"))  # of an address: read once
+        images = decoded(prefix.artifact(), CPU)
         network, one_epoch = setting.network, Schedule(1, milestones=())
         network.load_state_dict(message.content["arrays"].to_torch_state_dict())
         address = (message.content["config"]["server-round"], context.node_config["partition-id"])

@@ -1,14 +1,15 @@
-"""A stand-in for torchvision, where it is not installed.
+"""A stand-in for torchvision, where it is not installed or does not fit the torch that is.
 
-Avalanche and DD-Ranking import names from it that the examples do not use. With torchvision installed, it does nothing.
+Avalanche and DD-Ranking import names from it that the examples do not use. Where torchvision can be imported, it does
+nothing. One that does not fit fails with `RuntimeError: operator torchvision::nms does not exist`.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +30,7 @@ class Placeholder(metaclass=AnyAttribute):
         pass
 
     def __call__(self, *args: object, **settings: object) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} is of torchvision, which is not installed here.")
+        raise NotImplementedError(f"{type(self).__name__} is of torchvision, which cannot be imported here.")
 
 
 class StandIn(ModuleType):
@@ -62,7 +63,11 @@ class Finder(MetaPathFinder, Loader):
 
 
 def stand_in_for_torchvision() -> bool:
-    """Let modules import names of torchvision if it is not installed. Returns whether there is a stand-in now."""
-    if find_spec(NAME) is None:
-        sys.meta_path.append(Finder())
-    return isinstance(sys.meta_path[-1], Finder)
+    """Let modules import names of torchvision if it cannot be imported. Returns whether there is a stand-in now."""
+    try:
+        import_module(NAME)
+    except Exception:  # what a torchvision for another torch raises depends on both
+        for name in [name for name in sys.modules if name.split(".")[0] == NAME]:
+            del sys.modules[name]  # half imported
+        sys.meta_path.insert(0, Finder())  # before the one that finds the files of torchvision
+    return any(isinstance(finder, Finder) for finder in sys.meta_path)

@@ -16,12 +16,13 @@ Printed at the end (one condensation, one network for each cell):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from common import Setting, argument_parser
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 import mipset
 from mipset.display.tables import in_columns
@@ -39,20 +40,20 @@ def network(channels: int, classes: int) -> nn.Module:
     )
 
 
-def endless(dataset: Dataset[tuple[Tensor, int]]) -> Iterator[tuple[Tensor, Tensor]]:
+def endless(dataset: Dataset[Any]) -> Iterator[Any]:
     """Shuffled batches without end."""
     loader = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     while True:
         yield from loader
 
 
-def trained(row: str, condensed: mipset.Artifact, steps: int) -> nn.Module:
-    """A new network after so many steps on all images of `condensed`."""
+def trained(row: str, dataset: Dataset[Any], shape: Sequence[int], classes: int, steps: int) -> nn.Module:
+    """A new network after so many steps on a dataset of images of this shape."""
     torch.manual_seed(0)
-    theta = network(condensed.images.shape[2], len(condensed.class_names))
+    theta = network(shape[0], classes)
     optimiser = torch.optim.Adam(theta.parameters(), lr=RATE)
     augment = mipset.augmentation("none" if row == ROWS[0] else "color_crop_flip_scale_rotate")
-    for _, (images, labels) in zip(range(steps), endless(condensed.torch()), strict=False):
+    for _, (images, labels) in zip(range(steps), endless(dataset), strict=False):
         mixed = mipset.cutmix(augment(images), labels, probability=0.5 if row == ROWS[2] else 0.0)
         optimiser.zero_grad()
         mixed.loss(theta(mixed.images)).backward()  # type: ignore[no-untyped-call]
@@ -72,11 +73,12 @@ def main() -> None:
     parser = argument_parser(__doc__)
     setting = Setting(parser.parse_args().toy)
     sizes, steps = ((1, 2, 3), 2) if setting.toy else ((1, 2, 5, 10), 300)
-    condensed = setting.condensed(setting.data)
-    test = TensorDataset(*setting.images(setting.data.test).batch(slice(None)))
+    data, condensed = setting.data, setting.condensed(setting.data)
+    test = setting.dataset_of(data.test)
     table = [["test accuracy in %", *(f"n = {n}" for n in sizes)]]
     for row in ROWS:
-        accuracies = [accuracy(trained(row, condensed.prefix(n), steps), test) for n in sizes]
+        ways = (trained(row, condensed.prefix(n).torch(), data.shape, data.classes, steps) for n in sizes)
+        accuracies = [accuracy(theta, test) for theta in ways]
         table.append([row, *(f"{value:.1f}" for value in accuracies)])
     print(in_columns(table))
 

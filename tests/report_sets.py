@@ -54,6 +54,7 @@ def write_log(path: Path, artifact: Artifact, outers: int = 3, class_wise: bool 
         "recipe": dict(artifact.recipe),
         "provenance": dict(artifact.provenance),
         "preparing_seconds": 2.5,
+        "preparing_processor_seconds": 4.5,
         "threads": 1,
     }
     begin(path, about)

@@ -56,7 +56,8 @@ def in_bytes(text: str) -> float:
 
 
 def test_every_example_is_tested_here() -> None:
-    assert NAMES == ["c_training", "federated", "fleet", "halving", "optuna_search", "replay", "torch_training"]
+    tested = ("c_training", "federated", "fleet", "halving", "hf_training", "optuna_search", "replay", "torch_training")
+    assert tuple(NAMES) == tested
     assert set(ALL) > OF_FRAMEWORKS
 
 
@@ -147,6 +148,15 @@ def test_torch_training_has_a_row_for_each_way_to_train(tmp_path: Path) -> None:
     assert [row[0] for row in rows] == ["images as they are", "augmentation", "augmentation and CutMix"]
     for _, *accuracies in rows:
         assert len(percentages(accuracies)) == 3
+
+
+def test_hugging_face_rows_train_every_size(tmp_path: Path) -> None:
+    titles, *rows = map(cells, printed_lines("hf_training", "--toy", cwd=tmp_path))
+    assert titles == ["test accuracy in %", "n = 1", "n = 2", "n = 3"]
+    assert [row[0] for row in rows] == ["condensed", "real images, same bytes"]
+    for _, *accuracies in rows:
+        assert len(percentages(accuracies)) == 3
+    assert not list(tmp_path.iterdir())
 
 
 def test_halving_compares_sizes_with_real_images(tmp_path: Path) -> None:

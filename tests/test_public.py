@@ -76,7 +76,7 @@ def test_public_name_has_a_docstring_and_its_own_name(name: str) -> None:
 
 
 def test_dir_lists_the_public_names() -> None:
-    assert set(dir(mipset)) == NAMES | {"__version__"}
+    assert set(dir(mipset)) == NAMES | {"__version__", "device"}
 
 
 def test_star_import_gives_the_public_names() -> None:
@@ -98,6 +98,15 @@ def test_every_error_is_a_mipset_error() -> None:
 
 def test_import_and_read_need_no_torch() -> None:
     assert without_torch(f"import mipset; print(mipset.read({str(GOLDEN)!r}).prefix(2).ipc)") == "2"
+
+
+def test_device_is_imported_when_it_is_used_and_needs_no_torch() -> None:
+    code = f"""
+import mipset
+print(sum(name.startswith("mipset.") for name in sys.modules if name != "mipset.errors"), "numpy" in sys.modules)
+print(mipset.device.open({str(GOLDEN)!r}).prefix(2).sizes[0])
+"""
+    assert without_torch(code) == "0 False\n2"
 
 
 def test_recipes_and_data_need_no_torch() -> None:

@@ -1,13 +1,15 @@
-"""What is published: the metadata, and a wheel with compiled kernels."""
+"""What is published: the metadata, the source distribution, and a wheel with compiled kernels."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -17,6 +19,8 @@ from pathlib import Path
 import pytest
 
 import mipset
+from mipset.file.gallery import entries_of
+from mipset.file.gallery_index import INDEX
 from mipset.nn.native.levels import levels_of
 
 REPO = Path(__file__).parents[1]
@@ -74,6 +78,35 @@ def test_pure_wheel_has_the_metadata_and_no_library(tmp_path: Path) -> None:
     assert str(metadata.get_payload()).startswith("# mipset")
     assert {"mipset/py.typed", "mipset/nn/native/kernels.cpp", "mipset/data/assets/fashion-mini.npz"} <= set(names)
     assert not [name for name in names if name.endswith(".so") or name.startswith(("tests", "gallery"))]
+
+
+NOT_PUBLISHED = ("__pycache__", "*.pyc", ".[!g]*", ".git", "*.egg-info", "out", "build", "dist")
+
+
+@pytest.mark.slow
+def test_source_distribution_has_what_its_tests_and_its_gallery_need(tmp_path: Path) -> None:
+    """Unpacked, it is the source tree: every file is there, `mipset gallery` lists its sets, and a test runs."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(REPO, source, ignore=shutil.ignore_patterns(*NOT_PUBLISHED))
+    files = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(out)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (archive,) = out.iterdir()
+    with tarfile.open(archive) as packed:
+        packed.extractall(out, filter="data")
+    tree = out / f"mipset-{mipset.__version__}"
+    assert archive.name == f"{tree.name}.tar.gz"
+    assert not files - {str(path.relative_to(tree)) for path in tree.rglob("*")}
+    assert {"tests/commands.py", "tests/cli/test_cli.py", "gallery/index.json", "examples/c/train.c"} <= files
+
+    def run_there(*module: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "MIPSET_GALLERY": ""}
+        command = [sys.executable, "-m", *module]
+        return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=True).stdout
+
+    listed = json.loads(run_there("mipset", "gallery", "--json"))
+    assert [entry["name"] for entry in listed] == [entry.name for entry in entries_of(REPO / "gallery" / INDEX)]
+    assert " passed" in run_there("pytest", "-q", "-p", "no:cacheprovider", "tests/settings/test_protocol.py")
 
 
 KERNELS = """

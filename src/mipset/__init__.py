@@ -31,7 +31,7 @@ What is here:
     Progress                    a progress bar, for a terminal or a notebook
     MipsetError                 the base of all errors; `mipset.errors` lists them
 
-`from mipset import device` is for the device that uses a file: it plans what fits, downloads a prefix, makes batches.
+`mipset.device` is for the device that uses a file: it plans what fits, downloads a prefix, makes batches.
 
 `import mipset` needs numpy only. Names that need torch import it when they are first used.
 """
@@ -55,6 +55,7 @@ from mipset.errors import (
 )
 
 if TYPE_CHECKING:
+    from mipset import device as device
     from mipset.condensing.assembly import assemble
     from mipset.condensing.budget import recipe_for
     from mipset.condensing.condense import condense
@@ -149,6 +150,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "device":
+        return import_module("mipset.device")
     if name not in _HOME:
         raise AttributeError(f"module 'mipset' has no attribute {name!r}")
     if name in _NEEDS_TORCH:
@@ -160,4 +163,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "device"])

@@ -181,7 +181,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("dask", "--executor is 'dask'. Did you mean dask? Choose processes, dask:ADDRESS, slurm, slurm:SETTING"),
+            ("dask", "--executor is 'dask': the address of the scheduler is missing. Start one with `dask scheduler`"),
+            ("dask:", "--executor is 'dask:': the address of the scheduler is missing. Start one with `dask schedule"),
+            ("dusk", "--executor is 'dusk'. Did you mean dask:? Choose processes, dask:ADDRESS, slurm, slurm:SETTING"),
             ("proceses", "--executor is 'proceses'. Did you mean processes? Choose processes, dask:ADDRESS"),
             ("slurm:fast", "--executor is 'slurm:fast': 'fast' is no setting. Write settings as in slurm:partition="),
             ("slurm:partitio=x", "'partitio=x' is no setting. Did you mean partition? Write settings as in"),
@@ -233,3 +235,18 @@ def test_interrupted_command_cancels_what_is_queued(
     assert not list((tmp_path / "x").glob("*.work"))
     here(*command[:-4], "--workers", 1, "--out", tmp_path / "x")
     assert len((tmp_path / "x" / "results.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_interrupted_command_ends_the_jobs_that_run(
+    tmp_path: Path, pets: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    """Ctrl-C while jobs condense, which would take hours. The jobs are in the process group of the command."""
+    command = ("compare", f"npz:{pets}", *GRID, "--outer", 10**6, "--out", "x", "--executor", "submitit:local")
+    process = started(f"import sys\n{COMMAND}", *command, cwd=tmp_path, to=processes)
+    until(lambda: any((tmp_path / "x").rglob("*.claim.1")), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)

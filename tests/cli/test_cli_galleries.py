@@ -108,20 +108,43 @@ class TestPublish:
         assert "mipset fetch gallery:clothes --ipc 3 --out small.safetensors\n" in shown
         assert len(list((tmp_path / "new" / "data").iterdir())) == 3
 
-    def test_audit_and_log_beside_the_file_are_used(self, condensed: Path, tmp_path: Path, here: Here) -> None:
+    @pytest.mark.parametrize(
+        ("of_processors", "time"),
+        [
+            ({"preparing_processor_seconds": 70.0}, "3:00 of processor time, of which 1:10 for experts"),
+            ({}, "1:50 of processor time, and 1:00 on the clock for experts"),  # the log of an older version
+        ],
+    )
+    def test_audit_and_log_beside_the_file_are_used(
+        self, condensed: Path, tmp_path: Path, here: Here, of_processors: dict[str, float], time: str
+    ) -> None:
         artifact = read(condensed)
         nearest = Neighbour(1, 0, 1, 5, 0, 4.0, 0.1)
         write_audit(path_of(condensed), AuditFile(artifact.images_sha256, "d", 8.0, ["shirt"], [nearest]))
         log = condensed.with_name(condensed.name + SUFFIX)
         names = list(artifact.class_names)
         about = {"class_names": names, "recipe": artifact.recipe, "provenance": {}, "outer": 1}
-        begin(log, {**about, "preparing_seconds": 60.0})
+        about |= {"preparing_seconds": 60.0, **of_processors}
+        begin(log, about)
         add(log, Entry(1, 0.5, (), (0,) * 10, (0,) * 10, 120.0, 110.0, None))
         here("publish", condensed, "--to", tmp_path / "new", "--no-parquet")
         text = (tmp_path / "new" / "README.md").read_text("utf-8")
         assert "1 of 1 training images are nearer" in text
         assert "| 4.0 | 5 (shirt) |" in text
-        assert "- time: 3:00, of which 1:00 for experts\n" in text
+        assert f"- time: {time}\n" in text
+
+    def test_what_a_set_of_a_gallery_loses_is_told(
+        self, gallery: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[str] = []
+        monkeypatch.setattr("mipset.cli.galleries.print_message", told.append)
+        command = ("publish", "gallery:noise", "--to", tmp_path / "new", "--no-parquet", "--licence", "mit")
+        here(*command)
+        here(*command, "--time", "3min", "--force")
+        here("publish", gallery / "noise.safetensors", "--to", tmp_path / "x", "--no-parquet", "--licence", "mit")
+        so = "A gallery keeps no audit and no log, so the card does not tell"
+        so += " the nearest real images (add --data DATASET)"
+        assert told == [f"{so} and the time that it took (add --time TIME).", f"{so}."]
 
     @pytest.mark.parametrize(
         ("given", "short"), [("CC-BY-4.0", "cc-by-4.0"), ("Ask the photographers.", "other")]

@@ -18,7 +18,7 @@ from mipset.condensing.assembly import assemble
 from mipset.condensing.checkpoint import CheckpointedRun, Found, Identity, find, save
 from mipset.condensing.condense import condense
 from mipset.condensing.parts import Parts, Place
-from mipset.condensing.run_logging import Spent
+from mipset.condensing.spent import Spent
 from mipset.condensing.states import from_bytes, to_bytes
 from mipset.data import Dataset
 from mipset.errors import ArtifactError, SettingError

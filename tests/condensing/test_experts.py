@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +196,15 @@ def test_seconds_of_training_are_kept(toy: Dataset, recipe: Recipe, tmp_path: Pa
     again.prepare()
     assert first.preparing_seconds == pytest.approx(again.preparing_seconds)
     assert first.preparing_seconds > 0
+    assert first.preparing_processor_seconds == pytest.approx(again.preparing_processor_seconds)
+    assert first.preparing_processor_seconds > 0
+    for number in range(len(first.builds)):  # as an older version wrote them
+        kept = first.files.read(number, torch.device("cpu"))
+        first.files.write(number, {name: value for name, value in kept.items() if name != "processor_seconds"})
+    older = learner(toy, recipe, tmp_path)
+    older.prepare()
+    assert older.preparing_seconds == pytest.approx(first.preparing_seconds)
+    assert math.isnan(older.preparing_processor_seconds)
 
 
 def test_expert_that_diverges_stops_the_run(toy: Dataset, recipe: Recipe) -> None:

@@ -253,6 +253,7 @@ def test_snapshots_differ_and_are_plain_safetensors(toy: Dataset, recipe: Recipe
     again.prepare(lambda *report: steps.append(report))
     assert not steps, "another run trains nothing"
     assert again.preparing_seconds == learner.preparing_seconds > 0
+    assert again.preparing_processor_seconds == learner.preparing_processor_seconds > 0
 
 
 def test_networks_are_snapshots_and_goals_are_later_ones(toy: Dataset, recipe: Recipe, tmp_path: Path) -> None:

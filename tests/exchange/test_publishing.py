@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def test_card_has_the_fields_of_hugging_face(published: Path) -> None:
     assert fields["task_categories"] == ["image-classification"]
     assert fields["size_categories"] == ["n<1K"]
     assert "mipset" in fields["tags"]
+    assert "viewer" not in fields
     assert [config["config_name"] for config in fields["configs"]] == list("123456")
     assert [config["config_name"] for config in fields["configs"] if config.get("default")] == ["6"]
 
@@ -85,6 +87,17 @@ def test_card_tells_how_it_was_made_and_how_good_it_is(published: Path) -> None:
     assert "- command: `mipset condense noise`\n" in text
     assert "The images were not compared with the real ones." in text
     assert text.endswith("## Licence of the source data\n\nnoise: Noise is free.\n")
+
+
+def test_card_tells_what_mipset_is_and_cites_the_paper(published: Path) -> None:
+    text = (published / "README.md").read_text("utf-8")
+    assert "mipset is a Python library that makes such sets and reads them: `pip install mipset`." in text
+    citation = (Path(__file__).parents[2] / "CITATION.cff").read_text("utf-8").partition("preferred-citation:")[2]
+    given, family = (re.findall(rf"{kind}-names: (.*)", citation) for kind in ("given", "family"))
+    title, year = re.findall(r"  title: \"(.*)\"", citation)[0], re.findall(r"year: (\d+)", citation)[0]
+    names = ", ".join(map(" ".join, zip(given, family, strict=True)))
+    assert f"{names}: {title}, ICLR {year} (arXiv:2403.06075)." in text
+    assert "arXiv:2403.06075" in citation
 
 
 def test_card_lists_the_nearest_real_images() -> None:
@@ -114,6 +127,7 @@ def test_card_of_a_file_without_accuracies_and_parquet(tmp_path: Path) -> None:
     text = (tmp_path / "new" / "README.md").read_text("utf-8")
     assert "Its accuracy was not measured." in text
     assert "configs" not in front_matter(text)
+    assert front_matter(text)["viewer"] is False, "index.json is not the data"
     assert "load_dataset" not in text
 
 

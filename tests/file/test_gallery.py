@@ -63,6 +63,10 @@ class TestWhere:
             server.others["/sets/index.json"] = (folder / INDEX).read_bytes()
             monkeypatch.setenv("MIPSET_GALLERY", server.url.replace("set.safetensors", "sets/"))
             assert mipset.gallery()[0].ipc == 6
+            monkeypatch.setenv("MIPSET_GALLERY", server.url.replace("/set.safetensors", ""))
+            server.content = b"<html>"  # as servers show a folder
+            with pytest.raises(ArtifactError, match=r"is not JSON.* let it end in / or in /index\.json\.$"):
+                mipset.gallery()
 
     def test_an_index_here_may_point_to_a_file_elsewhere(self, folder: Path) -> None:
         with web.serving((folder / "noise.safetensors").read_bytes()) as server:
@@ -118,6 +122,7 @@ class TestHostileIndex:
             (lambda entry: entry.update(file=["x"]), "'file' is ['x'], which is not of type str"),
             (lambda entry: entry.update(name="../x"), "'../x' is no name of a set: it must be at most 64"),
             (lambda entry: entry.update(name="x" * 65), " is no name of a set"),
+            (lambda entry: entry.update(name="con"), "'con' is no name of a set: on Windows it is the name of a"),
             (lambda entry: entry.update(bytes="12"), "'bytes' is '12', which is not of type int"),
             (lambda entry: entry.update(bytes=True), "'bytes' is True, which is not of type int"),
             (lambda entry: entry.update(bytes=-1), "'bytes' is -1: it must be from 1 to "),

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from framework_parts import import_stand_in, need, noise
-from mipset import Dataset, SettingError
+from mipset import Dataset
 from mipset.data import Split
 from mipset.evaluation.evaluate import decoded
 
@@ -82,11 +82,6 @@ def test_score_is_the_formula_of_ddranking_on_shares() -> None:
     assert LabelRobustScore(recovery=(0.0,), improvement=(200.0,)).score == pytest.approx(1)
     expected = (math.exp(-0.05) - math.exp(-1)) / (math.e - math.exp(-1))
     assert LabelRobustScore(recovery=(20.0,), improvement=(10.0,)).score == pytest.approx(expected)
-
-
-def test_training_without_a_test_is_refused() -> None:
-    with pytest.raises(SettingError, match="`num_epochs` is 9: DD-Ranking tests after every 10 epochs"):
-        label_robust_score(noise(CLASSES), real(), 1, num_epochs=9)
 
 
 def test_this_version_cannot_score_augmentation_for_hard_labels() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import web
 from framework_parts import noise
 from mipset import BudgetError, SettingError, device
 
@@ -47,6 +48,17 @@ def test_client_of_a_simulation_takes_its_entry_of_the_budgets(published: Path) 
 def test_own_bytes_count_more_than_the_list(published: Path) -> None:
     room = device.open(published).file_bytes(1)
     assert prefix_for(context(bytes=room, partition_id=0), published, [10**6]).sizes == (1, 1)
+
+
+def test_client_with_a_cache_downloads_its_prefix_once(tmp_path: Path) -> None:
+    content, moved = WHOLE.to_bytes(), []
+    with web.serving(content) as server:
+        for _ in range(2):  # rounds
+            before = server.sent
+            subset = prefix_for(context(bytes=len(content)), server.url, cache=tmp_path / "ranks")
+            assert subset.sizes == (5, 5)
+            moved.append(server.sent - before)
+    assert moved[1] < moved[0] - WHOLE.images.nbytes / 2, "the second round reads the header only"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
+import sys
+import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 
 from mipset.errors import ArtifactError, LostWorkerError
-from mipset.io.executors import Jobs, ThisProcess, WorkerEndedError, sent
+from mipset.io import executors
+from mipset.io.executors import Jobs, Place, ThisProcess, WorkerEndedError, sent
 
 
 def result(jobs: Jobs[str]) -> Future[Any]:
@@ -60,6 +64,32 @@ class TestLostWorkers:
             jobs.submit("x", os._exit, 1)
             with pytest.raises(LostWorkerError, match="2 of 3 times"):
                 result(jobs).result()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither of the signals")
+    @pytest.mark.parametrize("name", ["SIGUSR2", "SIGKILL"])  # the time limit of a job; too little memory
+    def test_work_of_a_job_that_gets_a_signal_is_done_again(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+    ) -> None:
+        """A job of submitit, whose handler of SIGUSR2 takes it for the end of a time limit of a minute."""
+        monkeypatch.setattr(executors, "NO_LIMIT_MINUTES", 1)
+        monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 0)  # for the result of a job that has ended
+        begun = tmp_path / "begun"
+
+        def work() -> str:
+            with begun.open("a") as file:
+                file.write("x")
+            if begun.read_text() == "x":
+                os.kill(os.getpid(), getattr(signal, name))
+                time.sleep(60)
+            return "done"
+
+        with Place("submitit").opened(tmp_path / "jobs") as executor:
+            assert executor is not None
+            jobs: Jobs[str] = Jobs(executor)
+            jobs.submit("x", work)
+            assert result(jobs).result() == "done"
+        assert begun.read_text() == "xx"
+        assert (tmp_path / "jobs").exists(), "the log of the lost job is kept"
 
 
 class TestSentValues:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from mipset.cli.inputs import dataset_of_file
 from mipset.cli.parser import Verbs, add_json_flag, add_source_flags, add_verb
 from mipset.cli.repeating import command_of
-from mipset.cli.wording import bytes_of, counted, length_of, print_result, time_of_run
+from mipset.cli.wording import bytes_of, counted, length_of, print_message, print_result, time_of_run
 from mipset.display.progress import Progress
 from mipset.errors import SettingError, printable
-from mipset.units import parse_duration
+from mipset.units import duration, parse_duration
 
 if TYPE_CHECKING:
-    from mipset.display.report.content import ShownSet
+    from mipset.display.report.content import Cost, ShownSet
     from mipset.file.audit_file import AuditFile
 
 SMALL = 3  # images per class of the example in a card
@@ -44,7 +44,11 @@ def add(verbs: Verbs) -> None:
     verb.add_argument(
         "--time", metavar="TIME", help="processor time that FILE took, such as 24min (default: that of its log)"
     )
-    add_source_flags(verb, "compare FILE with these real images, if `mipset audit --save` did not")
+    add_source_flags(
+        verb,
+        "compare FILE with these real images for the card",
+        "default: the audit that `mipset audit --save` has written beside FILE, if any",
+    )
     verb.add_argument("--no-parquet", action="store_true", help="write no Parquet files")
     verb.add_argument("--force", action="store_true", help="replace DIR, if it is a published set")
 
@@ -89,6 +93,8 @@ def run_publish(arguments: argparse.Namespace) -> None:
     shown = shown_file(arguments.file, name)
     size = min(SMALL, shown.artifact.ipc)
     licence, note = _licence(arguments, shown)
+    time, audit = _time(arguments, shown), _audit(arguments, shown)
+    _tell_what_is_missing(arguments, bool(time), audit is not None)
     publication = Publication(
         name=name,
         artifact=shown.artifact,
@@ -96,8 +102,8 @@ def run_publish(arguments: argparse.Namespace) -> None:
         licence_note=note,
         command=command_of(shown.artifact),
         fetch=f"mipset fetch {PREFIX}{name} --ipc {size} --out small.safetensors",
-        time=_time(arguments, shown),
-        audit=_audit(arguments, shown),
+        time=time,
+        audit=audit,
     )
     entry = publish(publication, arguments.to, with_parquet=not arguments.no_parquet, force=arguments.force)
     facts = {"folder": arguments.to, "bytes": length_of(arguments.to), "set": asdict(entry)}
@@ -107,6 +113,19 @@ def run_publish(arguments: argparse.Namespace) -> None:
         f"{arguments.to}: {name}, {counted(entry.ipc, 'image')} per class, {bytes_of(arguments.to)} in all\n"
         f"next: MIPSET_GALLERY={arguments.to} mipset gallery {name}",
     )
+
+
+def _tell_what_is_missing(arguments: argparse.Namespace, has_time: bool, has_audit: bool) -> None:
+    """A set of a gallery has no log and no audit beside it, so its new card tells less than the one that it has."""
+    from mipset.file.gallery import is_listed
+
+    ways = {
+        "the nearest real images (add --data DATASET)": has_audit,
+        "the time that it took (add --time TIME)": has_time,
+    }
+    missing = " and ".join(way for way, known in ways.items() if not known)
+    if missing and is_listed(arguments.file):
+        print_message(f"A gallery keeps no audit and no log, so the card does not tell {missing}.")
 
 
 def _licence(arguments: argparse.Namespace, shown: ShownSet) -> tuple[str, str]:
@@ -138,7 +157,15 @@ def _time(arguments: argparse.Namespace, shown: ShownSet) -> str:
             raise SettingError(f"`time` is {arguments.time!r}. Write a time such as 90s, 24min or 2h.") from None
         return f"{arguments.time} of processor time"
     cost = cost_of(shown)
-    return "" if cost is None else time_of_run(cost.seconds, cost.preparing_seconds)
+    return "" if cost is None else _processor_time(cost)
+
+
+def _processor_time(cost: Cost) -> str:
+    """The time that processors took. Logs of older versions do not have that of experts."""
+    kind, spent, of_experts = " of processor time", cost.processor_seconds or 0.0, cost.preparing_processor_seconds
+    if of_experts is None:
+        return f"{duration(spent)}{kind}, and {duration(cost.preparing_seconds or 0.0)} on the clock for experts"
+    return time_of_run(spent + of_experts, of_experts, kind)
 
 
 def _audit(arguments: argparse.Namespace, shown: ShownSet) -> AuditFile | None:

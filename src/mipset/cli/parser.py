@@ -238,12 +238,15 @@ def add_skip_bad(verb: Parser) -> None:
     )
 
 
-def add_source_flags(verb: Parser, what: str) -> None:
+NAMED_BY_FILE = "default: the dataset that FILE names; needed if that is a folder or file of your own"
+
+
+def add_source_flags(verb: Parser, what: str, default: str = NAMED_BY_FILE) -> None:
     """Add the flags that say where the dataset is that a file was condensed from. `what` is needed of it."""
     verb.add_argument(
         "--data",
         metavar="DATASET",
-        help=f"{what} (default: the dataset that FILE names; needed if that is a folder or file of your own)",
+        help=f"{what} ({default})",
     )
     add_skip_bad(verb)
 

@@ -18,9 +18,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def time_of_run(seconds: float, of_experts: float | None) -> str:
-    """`3:00, of which 1:00 for experts`: how long a condensation took."""
-    return duration(seconds) + (f", of which {duration(of_experts)} for experts" if of_experts else "")
+def time_of_run(seconds: float, of_experts: float | None, kind: str = "") -> str:
+    """`3:00, of which 1:00 for experts`: how long a condensation took. `kind` is said after the first time."""
+    return duration(seconds) + kind + (f", of which {duration(of_experts)} for experts" if of_experts else "")
 
 
 def bytes_of(path: Path) -> str:

@@ -17,7 +17,7 @@ import torch
 from mipset.condensing.condense import condense
 from mipset.condensing.own_parts import texts
 from mipset.condensing.parts import START, Parts, Place, Step
-from mipset.condensing.run_logging import NOTHING, Spent
+from mipset.condensing.spent import NOTHING, Spent
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
 from mipset.errors import ArtifactError, SettingError
 from mipset.file.artifact import Artifact

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
 from mipset.condensing.learners import Learner
+from mipset.condensing.spent import NOTHING, Spent
 from mipset.condensing.states import (
     check,
-    finite_number,
     from_bytes,
     like,
     network_state,
@@ -146,7 +146,7 @@ class TrainedOnce(Learner):
     ) -> None:
         self.builds, self.images, self.rule = builds, images, rule
         self.steps, self.batch, self.seed, self.files, self.team = steps, batch, seed, files, team
-        self._seconds = 0.0
+        self._spent = NOTHING
 
     @property
     @abstractmethod
@@ -159,7 +159,11 @@ class TrainedOnce(Learner):
 
     @property
     def preparing_seconds(self) -> float:
-        return self._seconds
+        return self._spent.seconds
+
+    @property
+    def preparing_processor_seconds(self) -> float:
+        return self._spent.processor_seconds
 
     def start(self, t: int) -> Network:
         return self._chosen_by(t)
@@ -185,16 +189,15 @@ class TrainedOnce(Learner):
         vector_to_parameters(weights, theta.parameters())
         return theta
 
-    def _train(self, theta: Network, number: int, step_done: Callable[[int], None]) -> tuple[Tensor, float]:
-        """The snapshots of expert `number`, [marks, parameters], and the seconds of its training."""
+    def _train(self, theta: Network, number: int, step_done: Callable[[int], None]) -> tuple[Tensor, Spent]:
+        """The snapshots of expert `number`, [marks, parameters], and the time of its training."""
         first, optimiser = weights_of(theta), self.rule.optimiser(theta)
-        snapshots, last, done, seconds = self._kept(theta, optimiser, number, first)
-        start = written = time.monotonic()
+        snapshots, last, done, spent = self._kept(theta, optimiser, number, first)
+        start, written = Spent.now(), time.monotonic()
 
         def so_far(steps: int, last: Mapping[str, Tensor]) -> dict[str, Any]:
             between = {"between": torch.stack(snapshots[1:])} if len(snapshots) > 1 else {}
-            spent = seconds + time.monotonic() - start
-            return {"steps": steps, "seconds": spent, "first": first, **between, **last}
+            return {"steps": steps, **(spent + Spent.now() - start).fields, "first": first, **between, **last}
 
         for step in range(done, self.steps):
             order = shuffled_batch(len(self.images), self.batch, step, self.seed, Purpose.EXPERT_BATCH, number)
@@ -218,19 +221,19 @@ class TrainedOnce(Learner):
                 raise DivergedError("The weights of an expert network became too large. Try a smaller `network_lr`.")
             known = so_far(self.steps, {"weights": last})
             self.files.write(number, known)
-            seconds = known["seconds"]
-        return torch.stack([*snapshots, last]), seconds
+            spent = Spent.read(known)
+        return torch.stack([*snapshots, last]), spent
 
     def _kept(
         self, theta: Network, optimiser: torch.optim.SGD, number: int, first: Tensor
-    ) -> tuple[list[Tensor], Tensor, int, float]:
-        """The snapshots of an expert in its file, its last weights there, the steps that made them, and the seconds.
+    ) -> tuple[list[Tensor], Tensor, int, Spent]:
+        """The snapshots of an expert in its file, its last weights there, the steps that made them, and the time.
 
         θ continues there.
         """
         kept = self.files.read(number, self._device)
         try:
-            done, seconds = whole_number(kept["steps"], range(1, self.steps + 1)), finite_number(kept["seconds"])
+            done, spent = whole_number(kept["steps"], range(1, self.steps + 1)), Spent.read(kept)
             last = like(kept["weights"], first)
             check(torch.equal(like(kept["first"], first), first))  # it is this expert
             passed = sum(0 < mark <= done and mark < self.steps for mark in self.marks)
@@ -238,8 +241,8 @@ class TrainedOnce(Learner):
             if done < self.steps:
                 restore_network(theta, optimiser, kept)
         except (ArtifactError, KeyError):
-            return [first], first, 0, 0.0
-        return [first, *between], last, done, seconds
+            return [first], first, 0, NOTHING
+        return [first, *between], last, done, spent
 
 
 class Experts(TrainedOnce):
@@ -268,19 +271,20 @@ class Experts(TrainedOnce):
         beats = Heartbeat(self.team, -(-len(numbers) // self.team.processes) * self.steps)
         networks = [self._fresh(n) for n in numbers]
         weights = [torch.zeros(1, 2, sum(p.numel() for p in theta.parameters())) for theta in networks]
-        seconds = torch.zeros(len(numbers))
+        spent = torch.zeros(len(numbers), len(NOTHING))
         for place, number in enumerate(own):
 
             def step_done(done: int, before: int = place * self.steps) -> None:
                 beats.step_done()
                 report("training experts", before + done, len(own) * self.steps)
 
-            weights[number][0], seconds[number] = self._train(networks[number], number, step_done)
+            weights[number][0], its_spent = self._train(networks[number], number, step_done)
+            spent[number] = torch.tensor(its_spent)
         beats.finish()
-        self.team.complete(seconds, own)
+        self.team.complete(spent, own)
         for number in numbers:
             self.team.complete(weights[number], [0] if number in own else [])
-        self._seconds = float(seconds.sum())
+        self._spent = Spent(*spent.sum(dim=0).tolist())
         self._experts = [self._expert(number, *weights[number][0].to(self._device)) for number in numbers]
 
     def _expert(self, number: int, first: Tensor, last: Tensor) -> Expert:
@@ -350,10 +354,10 @@ class Trajectories(TrainedOnce):
             def step_done(done: int, before: int = place * self.steps) -> None:
                 report("training experts", before + done, len(missing) * self.steps)
 
-            snapshots, seconds = self._train(networks[number], number, step_done)
-            files[number].write(snapshots, {"seconds": seconds})
+            snapshots, spent = self._train(networks[number], number, step_done)
+            files[number].write(snapshots, spent.fields)
             self.files.remove(number)
-        self._seconds = sum(finite_number(file.notes()["seconds"]) for file in files)
+        self._spent = sum((Spent.read(file.notes()) for file in files), NOTHING)
         self._files = files
 
     def _check_room(self, needed: int) -> None:
@@ -370,7 +374,7 @@ class Trajectories(TrainedOnce):
     def _holds(file: TensorFile, theta: Network) -> bool:
         """Whether the file has the whole trajectory of this expert, and no bit of it has changed."""
         try:
-            finite_number(file.notes()["seconds"])
+            Spent.read(file.notes())
             first, *others = (file.row(number) for number in range(file.shape[0]))
             return torch.equal(first, weights_of(theta).cpu()) and all(bool(row.isfinite().all()) for row in others)
         except (ArtifactError, KeyError):

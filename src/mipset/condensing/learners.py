@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from mipset.condensing.spent import UNKNOWN
 from mipset.condensing.states import check, network_state, restore_network, whole_number
 from mipset.errors import SettingError
 from mipset.nn.distributed import ALONE, Team
@@ -34,6 +35,11 @@ class Learner(Part, ABC):
     def preparing_seconds(self) -> float:
         """How long `prepare` took, in this process or in the earlier one whose result is used."""
         return 0.0
+
+    @property
+    def preparing_processor_seconds(self) -> float:
+        """The same in time of processors; UNKNOWN if nobody has counted it."""
+        return UNKNOWN if self.preparing_seconds else 0.0
 
     @abstractmethod
     def start(self, t: int) -> Network:

@@ -8,14 +8,15 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from mipset.condensing.parts import Step
+from mipset.condensing.spent import Spent
 from mipset.errors import ArtifactError
 from mipset.file import run_log
 from mipset.file.artifact import Artifact
@@ -23,27 +24,6 @@ from mipset.file.run_log import Entry
 from mipset.io.memory import held_memory
 
 Callback: TypeAlias = Callable[[Entry, Step], object]
-
-
-class Spent(NamedTuple):
-    """Time that was spent: on the clock, and by processors for this process."""
-
-    seconds: float = 0.0
-    processor_seconds: float = 0.0
-
-    @classmethod
-    def now(cls) -> Self:
-        """The clocks. Only differences mean something."""
-        return cls(time.monotonic(), time.process_time())
-
-    def __add__(self, other: tuple[float, ...]) -> Spent:  # type: ignore[override]
-        return Spent(self[0] + other[0], self[1] + other[1])
-
-    def __sub__(self, other: tuple[float, ...]) -> Spent:
-        return Spent(self[0] - other[0], self[1] - other[1])
-
-
-NOTHING = Spent()
 
 
 def entry_of(step: Step, spent: Spent) -> Entry:
@@ -106,6 +86,7 @@ class LogFile:
 def _about(artifact: Artifact, step: Step) -> dict[str, object]:
     """The first line of a log."""
     parts = step.parts
+    of_processors = parts.learner.preparing_processor_seconds
     return {
         "outer": parts.T,
         "inner": parts.E,
@@ -116,6 +97,7 @@ def _about(artifact: Artifact, step: Step) -> dict[str, object]:
         "recipe": dict(artifact.recipe),
         "provenance": dict(artifact.provenance),
         "preparing_seconds": round(parts.learner.preparing_seconds, 3),
+        "preparing_processor_seconds": round(of_processors, 3) if math.isfinite(of_processors) else None,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processes": parts.team.processes,

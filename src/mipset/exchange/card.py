@@ -16,6 +16,9 @@ from mipset.file.header import file_bytes
 from mipset.units import byte_count, spread
 
 NEAREST = 5  # images of an audit that are listed
+# The paper, as in CITATION.cff.
+PAPER = "Yang He, Lingao Xiao, Joey Tianyi Zhou, Ivor W. Tsang: Multisize Dataset Condensation, ICLR 2024"
+ARXIV = "arXiv:2403.06075"
 MOST_ROWS = 20  # of the table of sizes, if every size has one
 # Short names of licences that Hugging Face knows, as far as datasets have them.
 LICENCES = (
@@ -120,7 +123,8 @@ def _front_matter(publication: Publication, parquet: Mapping[str, Sequence[str]]
         "tags": ["dataset-condensation", "dataset-distillation", "mipset"],
     }
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items()]
-    lines += ["configs:", *(f"- {json.dumps(config)}" for config in configs)] if configs else []
+    # Without Parquet files, Hugging Face would take the index for the data.
+    lines += ["configs:", *(f"- {json.dumps(config)}" for config in configs)] if configs else ["viewer: false"]
     return "\n".join(["---", *lines, "---"])
 
 
@@ -161,6 +165,10 @@ def _listed(artifact: Artifact) -> Iterable[int]:
 
 
 def _usage(publication: Publication, parquet: bool) -> Iterable[str]:
+    yield (
+        "mipset is a Python library that makes such sets and reads them: `pip install mipset`. To read them, numpy is "
+        f"all that it needs. It implements a paper; please cite it: {PAPER} ({ARXIV})."
+    )
     yield (
         "This folder is a gallery of mipset: set `MIPSET_GALLERY` to it, or to the address of its `index.json` on a "
         "web server. Only the bytes of the wanted size are downloaded, and all of them are verified."

@@ -119,7 +119,13 @@ def entries_of(index: Path | str) -> list[Entry]:
     content = _bytes_of(index, MOST_INDEX)
     if content is None:
         raise ArtifactError(f"{_shown(index)} has more than {MOST_INDEX:,} bytes, which is too long for an index.")
-    return parse_index(content, _shown(index))
+    try:
+        return parse_index(content, _shown(index))
+    except ArtifactError as error:
+        if isinstance(index, Path) or index.lower().endswith(".json"):
+            raise
+        hint = f"If {VARIABLE} is the address of a folder, let it end in / or in /{INDEX}."
+        raise ArtifactError(f"{error} {hint}") from error
 
 
 def _place(index: Path | str, place: str) -> Path | str:

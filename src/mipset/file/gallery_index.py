@@ -15,6 +15,7 @@ from typing import Any
 from mipset.errors import ArtifactError, brief
 from mipset.file.description import Accuracy, Description, check_point
 from mipset.file.header import MOST_BYTES, parse_point, point_fields, strict_json
+from mipset.io.names import portable_name
 
 KEY, VERSION = "mipset_gallery", 1
 INDEX = "index.json"  # the usual name of the file
@@ -85,11 +86,13 @@ class Entry:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot be typed as gallery:NAME."""
+    """Refuse a name that cannot be typed as gallery:NAME, or that is no name of a file on every system."""
     if len(name) > MOST_NAME or not NAME.fullmatch(name):
         raise ArtifactError(
             f"{brief(name)} is no name of a set: it must be at most {MOST_NAME} small letters, digits and hyphens"
         )
+    if portable_name(name) != name:
+        raise ArtifactError(f"{brief(name)} is no name of a set: on Windows it is the name of a device")
 
 
 def _check_place(name: str, place: str) -> None:

@@ -36,6 +36,7 @@ with needing("ddranking", "ddranking", "mipset.integrations.ddranking"):
 CPU = torch.device("cpu")
 NAME = "CIFAR10"  # by which ddranking finds how to train on real images, and that they are no files
 CUTMIX = {"beta": 1.0}
+LEAST_CLASSES = 5  # ddranking counts the best five guesses too
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ def label_robust_score(
     `full_accuracy` is the accuracy, in percent, of the network trained on all real images. If it is None, DD-Ranking
     measures it, which takes long. `settings` are those of `LabelRobustScoreHard`, such as `lr_scheduler`.
     """
-    if num_epochs < 10:
-        raise SettingError(f"`num_epochs` is {num_epochs}: DD-Ranking tests after every 10 epochs. Choose at least 10.")
+    key = f"{NAME}-{model_name}"
+    _check(condensed, num_epochs, key, model_name, full_accuracy)
     images = decoded(condensed.prefix(size), CPU)
     normalised, labels = images.batch(slice(None))
     pixels = _as_expected(normalised)
     usual = {"data_aug_func": "cutmix", "aug_params": CUTMIX, "step_size": max(1, num_epochs // 2), "num_workers": 0}
     ordered = data.with_class_order(condensed.class_names)
-    with TemporaryDirectory() as folder, _given(ordered, condensed, f"{NAME}-{model_name}", full_accuracy) as results:
+    with TemporaryDirectory() as folder, _given(ordered, condensed, key, full_accuracy) as results:
         evaluator = LabelRobustScoreHard(
             dataset=NAME,
             ipc=size,
@@ -106,6 +107,26 @@ def label_robust_score(
         )
         evaluator.compute_metrics(image_tensor=pixels, hard_labels=labels)
     return LabelRobustScore(tuple(results["hard_label_recovery"]), tuple(results["improvement_over_random"]))
+
+
+def _check(condensed: Artifact, num_epochs: int, key: str, model_name: str, full_accuracy: float | None) -> None:
+    """Refuse at the start what ddranking fails at after hours."""
+    if num_epochs < 10:
+        raise SettingError(f"`num_epochs` is {num_epochs}: DD-Ranking tests after every 10 epochs. Choose at least 10.")
+    classes = len(condensed.class_names)
+    if classes < LEAST_CLASSES:
+        raise SettingError(
+            f"The set has {classes} classes: DD-Ranking counts the best five guesses, so it needs at least "
+            f"{LEAST_CLASSES}. Choose another set."
+        )
+    known = [
+        name.removeprefix(f"{NAME}-") for name in hard_label.REAL_DATA_TRAINING_CONFIG if name.startswith(f"{NAME}-")
+    ]
+    if full_accuracy is None and key not in hard_label.REAL_DATA_TRAINING_CONFIG:
+        raise SettingError(
+            f"`model_name` is {model_name!r}: DD-Ranking knows how to train {' and '.join(known)} on all real images. "
+            "Choose one of them, or give `full_accuracy`, the accuracy of the network on all real images in percent."
+        )
 
 
 @contextmanager

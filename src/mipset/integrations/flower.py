@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 BYTES, PARTITION = "bytes", "partition-id"  # keys of a node config: ours, and the one of simulations
 
 
-def prefix_for(context: Context, where: str | Path, budgets: Sequence[int] | None = None) -> device.Subset:
+def prefix_for(
+    context: Context, where: str | Path, budgets: Sequence[int] | None = None, *, cache: str | Path | None = None
+) -> device.Subset:
     """The largest prefix of the file at `where`, a path or an address, that fits the client of this context.
 
-    Its bytes are `bytes` of its node config, or else number `partition-id` of `budgets`, as in a simulation.
+    Its bytes are `bytes` of its node config, or else number `partition-id` of `budgets`, as in a simulation. `cache`
+    names a folder that stores ranks, as in `device.open`: without it, a client downloads its prefix in every round.
     """
-    source = device.open(where)
+    source = device.open(where, cache=cache)
     return source.prefix(device.plan(source, bytes=budget_of(context, budgets)).size)
 
 

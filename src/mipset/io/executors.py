@@ -20,6 +20,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -38,6 +39,7 @@ TRIES = 3  # of work whose worker is lost
 CONNECT_SECONDS = 10
 POLL_SECONDS = 0.2  # between two looks at jobs of this machine
 SLURM_POLL_SECONDS = 2.0
+END_SECONDS = 5  # that a job of this machine has to end after SIGTERM
 NO_LIMIT_MINUTES = 60 * 24 * 365
 PROCESSES = "processes"
 KINDS = (PROCESSES, "dask:ADDRESS", "slurm", "slurm:SETTING=VALUE,...", "submitit:local")
@@ -67,7 +69,12 @@ class Place:
         kind, _, rest = text.partition(":")
         if text == PROCESSES:
             return cls()
-        if kind == "dask" and rest:
+        if kind == "dask":
+            if not rest:
+                raise SettingError(
+                    f"`executor` is {brief(text)}: the address of the scheduler is missing. Start one with `dask "
+                    f"scheduler`, and write the address that it prints, as in dask:tcp://10.0.0.1:8786."
+                )
             _check_installed("distributed", "`executor` dask")
             return cls(kind, address=rest)
         if kind == "slurm":
@@ -77,7 +84,7 @@ class Place:
         if text == "submitit:local":
             _check_installed("submitit", "`executor` submitit:local")
             return cls("submitit")
-        names = ("processes", "dask", "slurm", "submitit:local")
+        names = ("processes", "dask:", "slurm", "submitit:local")
         raise SettingError(f"`executor` is {brief(text)}. {did_you_mean(text, names)}Choose {', '.join(KINDS)}.")
 
     @property
@@ -163,7 +170,11 @@ def _outcome_of(pickled: bytes) -> tuple[Any, Exception | None]:
 
 
 def _outcome_here(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """The same in a job of this machine, which ends with the process that controls it."""
+    """The same in a job of this machine, which ends with the process that controls it, and at SIGTERM.
+
+    submitit lets jobs go on at SIGTERM.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_starter()
     return _outcome(function, arguments)
 
@@ -271,14 +282,18 @@ class SubmititExecutor(Executor):
                     self._settle(future, job)
 
     def _settle(self, future: Future[Any], job: Any) -> None:
+        log = job.paths.stderr
         try:
-            _settle(future, job.result())
-            return
+            value, error = job.result()
+            if not isinstance(error, self._lost):
+                _settle(future, (value, error))
+                return
+            # at its time limit, submitit raises this within the work
+            future.set_exception(WorkerEndedError(f"{_last_line(error)}; its log is {log}"))
         except self._failed as error:
-            message = f"A job cannot do this work: {_last_line(error)}. Its log is {job.paths.stderr}."
-            future.set_exception(MipsetError(message))
+            future.set_exception(MipsetError(f"A job cannot do this work: {_last_line(error)}. Its log is {log}."))
         except self._lost:
-            future.set_exception(WorkerEndedError(f"its log is {job.paths.stderr}"))
+            future.set_exception(WorkerEndedError(f"its log is {log}"))
         except Exception as error:  # a result that cannot be read
             future.set_exception(error)
         self._failures += 1
@@ -289,14 +304,26 @@ class SubmititExecutor(Executor):
                 future.cancel()
         self._closed.set()
         self._thread.join()
-        for job in self._running.values():
-            with suppress(Exception):  # it may have ended
-                if self._is_local:
-                    os.kill(int(job.job_id), signal.SIGTERM)  # of the process that controls the job
-                else:
+        if self._is_local:
+            self._end_running()
+        else:
+            for job in self._running.values():
+                with suppress(Exception):  # it may have ended
                     job.cancel(check=False)
         if not self._running and not self._failures:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_running(self) -> None:
+        """End the jobs of this machine. A job that has just been started may miss a signal, so it gets several."""
+        deadline = time.monotonic() + END_SECONDS
+        while running := [job for job in self._running.values() if not job.done()]:
+            late = time.monotonic() > deadline
+            for job in running:
+                with suppress(OSError):  # it may have ended
+                    os.kill(int(job.job_id), signal.SIGKILL if late else signal.SIGTERM)  # of the controlling process
+            if late:
+                return
+            time.sleep(POLL_SECONDS)
 
 
 def _last_line(error: Exception) -> str:

@@ -83,6 +83,7 @@ class Cost:
     seconds: float
     processor_seconds: float | None = None
     preparing_seconds: float | None = None
+    preparing_processor_seconds: float | None = None
     memory: int | None = None
     condensations: float = 1
     images: float = 0
@@ -145,11 +146,13 @@ def cost_of(shown: ShownSet) -> Cost | None:
         return None
     last, preparing = shown.log.entries[-1], shown.log.about.get("preparing_seconds")
     preparing = preparing if isinstance(preparing, int | float) else 0.0
+    of_processors = shown.log.about.get("preparing_processor_seconds", None if preparing else 0.0)
     return Cost(
         name=shown.name,
         seconds=last.seconds + preparing,
         processor_seconds=last.processor_seconds,
         preparing_seconds=preparing,
+        preparing_processor_seconds=of_processors if isinstance(of_processors, int | float) else None,
         memory=max((entry.memory for entry in shown.log.entries if entry.memory is not None), default=None),
         images=shown.artifact.ipc * len(shown.artifact.class_names),
         bytes=shown.artifact.images.nbytes,
