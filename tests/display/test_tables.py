@@ -8,9 +8,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from mipset.display.tables import accuracy_table, description, in_columns
+from mipset.display.tables import accuracy_table, description, gallery_table, in_columns
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
+from mipset.file.gallery_index import Entry
 from mipset.units import byte_count, flop_count
 
 
@@ -32,6 +33,21 @@ def example() -> Artifact:
 
 def test_columns_line_up() -> None:
     assert in_columns([["name", "1", "10"], ["a long name", "22.5", ""]]) == "name            1  10\na long name  22.5"
+
+
+def test_gallery_shows_what_the_longest_training_reaches() -> None:
+    """Also if a shorter one was measured at more sizes; a protocol that we do not know is the last choice."""
+    quick = [point(size, 30.0 + size) for size in (1, 2, 3)]
+    paper = [point(size, 50.0 + size, protocol="paper, 1000 epochs") for size in (3, 1)]
+    unknown = [point(size, 90.0, protocol="long, 9999 epochs") for size in (1, 2, 3, 4)]
+    entry = Entry("pets", "a.safetensors", "0" * 64, "0" * 64, 5, "pets", 3, "r", "mit", "©", "c", (*quick, *paper))
+    for accuracy, shown in [
+        (entry.accuracy, "51.0 (1), 53.0 (3) paper mit"),
+        ((*unknown, *quick), "31.0 (1), 32.0 (2), 33.0 (3) quick mit"),
+        (tuple(unknown), "90.0 (1), 90.0 (3), 90.0 (4) long mit"),
+    ]:
+        assert " ".join(gallery_table([replace(entry, accuracy=accuracy)]).split()).endswith(shown)
+    assert "not measured" in gallery_table([replace(entry, accuracy=())])
 
 
 def test_accuracies_are_below_their_sizes() -> None:

@@ -10,6 +10,7 @@ from mipset.errors import printable
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.file.gallery_index import Entry
+from mipset.settings.protocol import PROTOCOLS
 from mipset.units import byte_count, spread
 
 
@@ -103,7 +104,7 @@ def gallery_table(entries: Sequence[Entry]) -> str:
     """The sets of a gallery: what they are, how large and how good."""
     rows = [["name", "dataset", "images per class", "size", "accuracy in % (images per class)", "protocol", "licence"]]
     for entry in entries:
-        curve = _longest_curve(entry.accuracy)
+        curve = _best_known_curve(entry.accuracy)
         shown = [point for place, point in enumerate(curve) if place in (0, len(curve) // 2, len(curve) - 1)]
         rows.append(
             [
@@ -112,20 +113,30 @@ def gallery_table(entries: Sequence[Entry]) -> str:
                 str(entry.ipc),
                 byte_count(entry.bytes),
                 ", ".join(f"{point.mean:.1f} ({point.size})" for point in shown) or "not measured",
-                printable(curve[0].protocol.partition(",")[0]) if curve else "",
+                printable(_protocol_name(curve[0])) if curve else "",
                 printable(entry.licence),
             ]
         )
     return in_columns(rows, left=(0, 1, 4, 5, 6))
 
 
-def _longest_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
-    """The points that were measured in one way, for the way with the most sizes, ordered by size."""
+def _best_known_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
+    """The points that were measured in one way, ordered by size: the way that trains longest, or has the most sizes."""
     curves: dict[tuple[str, str, int, str], list[Accuracy]] = {}
     for point in points:
         curves.setdefault((point.protocol, point.network, point.seed, point.data), []).append(point)
-    longest: list[Accuracy] = max(curves.values(), key=lambda curve: len(curve), default=[])
-    return sorted(longest, key=lambda point: point.size)
+    best: list[Accuracy] = max(curves.values(), key=lambda curve: (_epochs(curve[0]), len(curve)), default=[])
+    return sorted(best, key=lambda point: point.size)
+
+
+def _epochs(point: Accuracy) -> int:
+    """The epochs of its protocol, if that has a name that we know."""
+    known = PROTOCOLS.get(_protocol_name(point))
+    return known.epochs if known else 0
+
+
+def _protocol_name(point: Accuracy) -> str:
+    return point.protocol.partition(",")[0]
 
 
 def _parts(parts: object) -> str:
