@@ -10,7 +10,6 @@ from mipset.errors import printable
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.file.gallery_index import Entry
-from mipset.settings.protocol import PROTOCOLS
 from mipset.units import byte_count, spread
 
 
@@ -113,7 +112,7 @@ def gallery_table(entries: Sequence[Entry]) -> str:
                 str(entry.ipc),
                 byte_count(entry.bytes),
                 ", ".join(f"{point.mean:.1f} ({point.size})" for point in shown) or "not measured",
-                printable(_protocol_name(curve[0])) if curve else "",
+                printable(curve[0].protocol.partition(",")[0]) if curve else "",
                 printable(entry.licence),
             ]
         )
@@ -125,18 +124,8 @@ def _best_known_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
     curves: dict[tuple[str, str, int, str], list[Accuracy]] = {}
     for point in points:
         curves.setdefault((point.protocol, point.network, point.seed, point.data), []).append(point)
-    best: list[Accuracy] = max(curves.values(), key=lambda curve: (_epochs(curve[0]), len(curve)), default=[])
+    best: list[Accuracy] = max(curves.values(), key=lambda curve: (curve[0].epochs or 0, len(curve)), default=[])
     return sorted(best, key=lambda point: point.size)
-
-
-def _epochs(point: Accuracy) -> int:
-    """The epochs of its protocol, if that has a name that we know."""
-    known = PROTOCOLS.get(_protocol_name(point))
-    return known.epochs if known else 0
-
-
-def _protocol_name(point: Accuracy) -> str:
-    return point.protocol.partition(",")[0]
 
 
 def _parts(parts: object) -> str:
