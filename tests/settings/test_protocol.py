@@ -17,6 +17,7 @@ def test_name_says_the_precision_if_it_is_not_the_full_one() -> None:
 def test_identity_has_every_choice_and_no_text() -> None:
     full = protocol("standard").identity
     assert "text" not in full
+    assert "precision" not in full  # results of versions without it keep their names
     assert protocol("standard", precision="bfloat16").identity == {**full, "precision": "bfloat16"}
     assert len({str(each.identity) for each in PROTOCOLS.values()}) == len(PROTOCOLS)
 

@@ -79,12 +79,14 @@ def test_value_outside_of_its_limits_is_refused(changes: dict[str, Any], message
         PAPER_CIFAR10.replace(**changes)
 
 
-def test_setting_that_was_added_is_no_part_of_older_results() -> None:
+@pytest.mark.parametrize(("setting", "value"), [("resampling", "centres"), ("match_precision", "bfloat16")])
+def test_setting_that_was_added_is_no_part_of_older_results(setting: str, value: str) -> None:
     """Else every folder of results would begin again."""
-    older = {f.name for f in fields(Recipe)} - {"resampling"}
+    older = {f.name for f in fields(Recipe)} - {"resampling", "match_precision"}
     assert set(Recipe(network_lr=0.3).identity) == older
-    assert Recipe(resampling="centres").identity["resampling"] == "centres"
-    assert Recipe(resampling="centres").identity.keys() - older == {"resampling"}
+    changed = Recipe(objective="feature", learner="untrained").replace(**{setting: value})
+    assert changed.identity[setting] == value
+    assert changed.identity.keys() - older == {setting}
 
 
 def test_largest_factor_is_that_of_the_file_format() -> None:

@@ -51,8 +51,9 @@ class Protocol:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that an accuracy depends on."""
-        return {name: value for name, value in asdict(self).items() if name != "text"}
+        """Everything that an accuracy depends on. Older folders of results do not have `precision`."""
+        without = {"text"} if self.precision != FULL_PRECISION else {"text", "precision"}
+        return {name: value for name, value in asdict(self).items() if name not in without}
 
     def epochs_at(self, images: int, classes: int) -> int:
         """The epochs for so many images of all classes, before `least_steps`."""

@@ -46,7 +46,7 @@ from mipset.settings.choices import (
 from mipset.settings.part import is_own
 
 NAMED_WEIGHTS = {"one": 0, "size": 1, "inverse": -1}  # size n of N has the weight (n / N) to this power
-ADDED = ("resampling",)  # settings that older folders of results, and older experts, do not have
+ADDED = ("match_precision", "resampling")  # settings that older folders of results, and older experts, do not have
 _OPERATIONS = f"{choices([*AUGMENTATIONS, NO_AUGMENTATION])}, joined by underscores"
 
 
