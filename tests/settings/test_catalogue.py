@@ -18,6 +18,21 @@ def test_named_recipe_can_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        ({"network": "resnet-ap"}, (64, 10)),
+        ({"network": "resnet-ap", "width": 8}, (8, 10)),
+        ({"network": "resnet-ap", "depth": 18}, (64, 18)),
+        ({"network": "convnet"}, (32, 3)),  # that of the recipe
+        ({"network": "own_nets:small"}, (32, 3)),  # decides both itself
+    ],
+)
+def test_another_network_has_its_usual_size(settings: dict[str, object], size: tuple[int, int]) -> None:
+    chosen = recipe("demo", **settings)
+    assert (chosen.width, chosen.depth) == size
+
+
+@pytest.mark.parametrize(
     ("setting", "value"), [("period", 3), ("freeze", "never"), ("round_distances", 2), ("subset_weight", 2.0)]
 )
 def test_setting_that_the_policy_does_not_use_is_refused(setting: str, value: object) -> None:

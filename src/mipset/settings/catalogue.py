@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mipset.errors import SettingError, choices, choose
+from mipset.settings.architecture import NETWORKS
 from mipset.settings.paper import ACCURACIES
 from mipset.settings.paper_recipes import DREAM, PAPER_CIFAR10, SIZES, Authors, paper_recipe, source_of
 from mipset.settings.recipe import Recipe
@@ -388,8 +389,17 @@ def settled(name: str, tuned_for: Sequence[str], changes: Mapping[str, Any]) -> 
     if name not in RECIPES:
         raise SettingError(f"There is no recipe {name!r}. {choose(name, RECIPES)}.")
     named = RECIPES[name]
+    changes = {**_usual_size(named.recipe, changes), **changes}
     by_ipc = named.by_ipc(changes["ipc"]) if "ipc" in changes else {}
     changed = named.recipe.replace(**changes)
     policy = f"{changed.policy}-{changed.steps}" if changed.policy == "every-prefix" else changed.policy
     tuned = next((named.tuned[method] for method in (*tuned_for, policy) if method in named.tuned), {})
     return named.recipe.replace(**{**by_ipc, **tuned, **changes})
+
+
+def _usual_size(base: Recipe, changes: Mapping[str, Any]) -> dict[str, int]:
+    """The usual width and depth of a network that is not the one of the recipe: those of the recipe are for its own."""
+    name = changes.get("network", base.network)
+    if name == base.network or name not in NETWORKS:
+        return {}
+    return {"width": NETWORKS[name].width, "depth": NETWORKS[name].depth}

@@ -129,7 +129,7 @@ class Recipe:
     student_lr_momentum: float = _setting(0.5, "momentum of `student_lr`", least=0)
     network: str = _setting(
         "convnet",
-        "architecture of the network; or a function or class of your own, as module:function",
+        "the network, by default of its usual width and depth; or a function or class of your own, as module:function",
         among=CONDENSING_NETWORKS,
         own=True,
     )
