@@ -8,20 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from commands import TINY, Here
 from mipset import read
 from mipset.condensing import checkpoint
 from mipset.condensing.assembly import assemble
-from mipset.condensing.checkpoint import Identity
+from mipset.condensing.checkpoint import CheckpointedRun, Identity
 from mipset.condensing.condense import condense
 from mipset.condensing.growing import recipe_of
 from mipset.condensing.objectives import FeatureMatching
 from mipset.condensing.optimisers import MomentumSGD
+from mipset.condensing.own_parts import own_code
 from mipset.condensing.packing import pack
 from mipset.condensing.policies import BaselineC, EveryPrefix
 from mipset.data import Dataset
 from mipset.errors import SettingError
+from mipset.experiments.grid import identity_of
 from mipset.settings.recipe import Recipe
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -165,3 +168,129 @@ def test_nothing_that_a_file_names_is_imported(
     with pytest.raises(SettingError, match=f"Give `{setting}` again"):
         recipe_of(hostile, ipc=4)
     assert not (folder / "imported").exists()
+
+
+POLICY = """
+from mipset.condensing.policies import Policy
+
+class Turns(Policy):
+    def __init__(self, ipc):
+        self.ipc, self.size, self._chosen = ipc, 1, []
+
+    @classmethod
+    def from_recipe(cls, recipe):
+        return cls(recipe.ipc)
+
+    def weights(self, c):
+        return [float(n in (self.size, self.ipc)) for n in range(1, self.ipc + 1)]
+
+    def measures(self, t):
+        return True
+
+    def select(self, t, F):
+        self.size = self.size % self.ipc + 1
+        self._chosen = [*self._chosen, self.size]
+"""
+
+
+def test_own_policy_that_decides_continues_where_it_was(toy: Dataset, recipe: Recipe, folder: Path) -> None:
+    """Without a line of its own for checkpoints. What it decides is no setting of it."""
+    (folder / "turns.py").write_text(POLICY, encoding="utf-8")
+    own = recipe.replace(policy="turns:Turns", outer=4)
+
+    def run() -> CheckpointedRun:
+        return CheckpointedRun(folder / "run.checkpoint", assemble(own, toy), Identity(own, "data"))
+
+    *_, whole = run().steps()
+    first, place = run(), 0
+    for step in first.steps(stop=lambda: first.last is not None and first.last.place.t == 2):
+        place = step.place.t
+    assert place == 2
+    second = run()
+    found = checkpoint.find(folder / "run.checkpoint")
+    assert found is not None
+    second.resume(found)
+    *_, last = second.steps()
+    assert torch.equal(last.parts.S.pixels, whole.parts.S.pixels)
+    assert vars(last.parts.policy) == vars(whole.parts.policy)
+    assert pack(last, own, toy).provenance["parts"]["policy"] == f"turns:Turns(ipc={own.ipc}, size=1)"
+
+
+def test_changed_code_is_another_method(recipe: Recipe, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are not found again, and a checkpoint does not continue."""
+    own, file = recipe.replace(objective="own_objectives:Doubled+1*confidence"), folder / "run.checkpoint"
+    before, known = Identity(own, "data"), identity_of(own)
+    assert identity_of(own) == known
+    assert known["code"].keys() == {"own_objectives:Doubled"}
+    assert "code" not in identity_of(recipe)
+    checkpoint.save_choice(file, before)
+    (folder / "own_objectives.py").write_text(OBJECTIVE.replace("2 *", "3 *"), encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "own_objectives")
+    assert identity_of(own) != known
+    found = checkpoint.find(file)
+    assert found is not None
+    found.check_fits(before)
+    with pytest.raises(SettingError, match="the code of own_objectives:Doubled has changed since then"):
+        found.check_fits(Identity(own, "data"))
+
+
+def test_changed_base_class_is_another_method(folder: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    derived = "import own_objectives\n\nclass More(own_objectives.Doubled):\n    pass\n"
+    (folder / "derived.py").write_text(derived, encoding="utf-8")
+    own = recipe.replace(objective="derived:More")
+    before = own_code(own)
+    (folder / "own_objectives.py").write_text(OBJECTIVE + "\n", encoding="utf-8")
+    for module in ("own_objectives", "derived"):
+        monkeypatch.delitem(sys.modules, module)
+    assert own_code(own) != before
+
+
+WRONG = """
+import torch
+from mipset.condensing.objectives import FeatureMatching
+from mipset.condensing.policies import Policy
+
+class OneForAll(FeatureMatching):
+    def of_features(self, synthetic, real, ends):
+        return super().of_features(synthetic, real, ends)[:, -1:]
+
+class Scalar(FeatureMatching):
+    def of_features(self, synthetic, real, ends):
+        return super().of_features(synthetic, real, ends).sum()
+
+class Cut(FeatureMatching):
+    def of_features(self, synthetic, real, ends):
+        return super().of_features(synthetic, real, ends).detach()
+
+class Short(Policy):
+    def weights(self, c):
+        return [1.0]
+
+class NotFinite(Policy):
+    def weights(self, c):
+        return [1.0, float("nan"), 1.0]
+
+class Nothing(Policy):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "OneForAll"}, r"wrong:OneForAll gave distances of the shape \[\d, 1\].* is \[\d, 3\] here"),
+        ({"objective": "Scalar"}, r"wrong:Scalar gave distances of the shape \[\],"),
+        ({"objective": "Scalar+1*feature"}, r"wrong:Scalar gave distances of the shape \[\],"),
+        ({"objective": "Cut"}, "the distances of wrong:Cut have no gradient"),
+        ({"policy": "Short"}, r"wrong:Short gave the weights \[1\.0\] for class 0\. Give 3 finite numbers"),
+        ({"policy": "NotFinite"}, r"wrong:NotFinite gave the weights \[1\.0, nan, 1\.0\]"),
+        ({"policy": "Nothing"}, "which lacks weights"),
+    ],
+)
+def test_wrong_answers_of_own_parts_are_named(
+    toy: Dataset, recipe: Recipe, folder: Path, settings: dict[str, str], message: str
+) -> None:
+    (folder / "wrong.py").write_text(WRONG, encoding="utf-8")
+    own = recipe.replace(policy="every-prefix", prefix_weights="one", ipc=3)
+    with pytest.raises(SettingError, match=message):
+        list(condense(assemble(own.replace(**{key: f"wrong:{name}" for key, name in settings.items()}), toy)))

@@ -74,6 +74,7 @@ from mipset.nn.pixels import to_unit
 from mipset.nn.precision import HALF
 from mipset.nn.training import Images, Schedule, TrainingRule
 from mipset.reporting import Report, silent
+from mipset.settings.part import code_digest, is_own
 from mipset.settings.recipe import Recipe
 
 Build = Callable[[], Network]
@@ -348,6 +349,8 @@ def expert_files(r: Recipe, data: Dataset, device: torch.device, engine: Engine)
         return ExpertFiles(None)
     machine = {"engine": str(engine), "threads": torch.get_num_threads(), "torch": torch.__version__}
     machine["device"] = device.type
+    if is_own(r.network):
+        machine["code"] = code_digest(r.network, "network")
     if HALF[r.train_precision] and isinstance(engine, Native):
         machine["matrix_unit"] = matrix_unit()  # it rounds other numbers than the kernels do
     return ExpertFiles.of(home(), {**settings, **machine, "data": data.identity, "mipset": __version__})

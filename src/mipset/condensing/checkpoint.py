@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mipset.condensing.condense import condense
-from mipset.condensing.own_parts import texts
+from mipset.condensing.own_parts import own_code
 from mipset.condensing.parts import START, Parts, Place, Step
 from mipset.condensing.spent import NOTHING, Spent
 from mipset.condensing.states import check, finite_number, from_bytes, like, to_bytes, whole_number
@@ -38,6 +38,10 @@ class Identity:
     sources: str  # identifies the data
     engine: str = ""
     budget: str = ""  # that chose settings of the recipe, if one did
+    code: Mapping[str, str] = field(init=False)  # digests of classes of somebody's own that the recipe names
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", own_code(self.recipe))
 
 
 @dataclass
@@ -127,7 +131,7 @@ def save(path: Path, step: Step, identity: Identity, spent: Spent = NOTHING) -> 
     """Write the state of a run after `step`. The checkpoint before it is kept."""
     place, parts = step.place, step.parts
     state = {
-        "parts": texts(parts),
+        "parts": dict(parts.descriptions),
         "t": place.t,
         "e": place.e,
         "F": place.F,
@@ -219,6 +223,10 @@ class Found:
             differences.append("the data are others")
         if content["engine"] != identity.engine:
             differences.append(f"`compile`: {content['engine']} there and {identity.engine} here")
+        saved_code = content.get("code", {})  # older checkpoints do not have it
+        for name, digest in identity.code.items():
+            if saved_code.get(name, digest) != digest:
+                differences.append(f"the code of {name} has changed since then")
         if differences:
             raise SettingError(
                 f"The checkpoint {self.path} is of another run: {'; '.join(differences)}. "
@@ -227,9 +235,8 @@ class Found:
 
     def _check_parts(self, state: dict[str, Any] | None, parts: Parts) -> None:
         """Refuse a checkpoint that was made with another class of somebody's own, or with other settings of it."""
-        saved_parts = texts(parts) if state is None else state["parts"]
-        for axis, text in texts(parts).items():
-            saved = saved_parts[axis]
+        for axis, text in parts.descriptions.items():
+            saved = text if state is None else state["parts"][axis]
             if saved != text:
                 raise SettingError(
                     f"The checkpoint {self.path} was made with the {axis} {saved}, not {text}. "
@@ -267,6 +274,7 @@ def find(path: Path, team: Team = ALONE) -> Found | None:
             content = from_bytes(written)
             check(isinstance(content["recipe"], dict) and isinstance(content["state"], dict | None))
             check(all(isinstance(content[name], str) for name in ("sources", "engine", "budget")))
+            check(isinstance(content.get("code", {}), dict))
             found.contents[file] = content
         except (ArtifactError, KeyError):
             found.damaged.append(file)

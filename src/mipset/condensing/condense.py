@@ -22,8 +22,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from mipset.condensing.objectives.base import checked
 from mipset.condensing.optimisers import Moment
 from mipset.condensing.parts import START, Parts, Place, Step
+from mipset.condensing.policies import weights_of
 from mipset.errors import DivergedError
 from mipset.nn.guards import sound_losses, sound_weights
 from mipset.nn.networks import Network
@@ -70,7 +72,7 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     These are equations 4 and 10. The result is the loss of each class, and F of each class if it is measured.
     """
     S, policy = parts.S, parts.policy
-    weights, measured = [policy.weights(c) for c in group], policy.measures(t)
+    weights, measured = [weights_of(policy, c, S.N) for c in group], policy.measures(t)
     every = measured and parts.metric.every_size
     sizes = [n for n in range(1, S.N) if every or any(w[n - 1] for w in weights)] + [S.N]  # always the whole set
     at = Moment(parts.number(t, e), parts.T * parts.E)
@@ -82,7 +84,8 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     X = [S.of_class(c) for c in group]
     target = objective.target(θ, B, group)
     decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
-    match = objective.distances(θ, decoded, group, target, [n * S.formation.images for n in sizes])
+    ends = [n * S.formation.images for n in sizes]
+    match = checked(objective.distances(θ, decoded, group, target, ends), objective, len(group), ends)
     of_classes = match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])
     # a distance that classes share has the mean of their weights
     w = of_classes.reshape(len(match.distances), -1, len(sizes)).mean(dim=1)

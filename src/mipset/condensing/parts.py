@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -18,10 +18,15 @@ from mipset.condensing.synthetic import Synthetic
 from mipset.nn.augment import Augmentation
 from mipset.nn.distributed import ALONE, Team
 
+AXES = ("objective", "policy", "sampler", "learner", "optimiser", "metric", "augmentation")
+
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a method; `dataclasses.replace` puts another one in."""
+    """The parts of a method; `dataclasses.replace` puts another one in.
+
+    Their descriptions are taken before the run begins: what a part decides during the run is no setting of it.
+    """
 
     S: Synthetic
     objective: Objective[Any]
@@ -36,6 +41,10 @@ class Parts:
     seed: int
     classes: Sequence[int]  # that this process updates; S is complete after every outer iteration
     team: Team = ALONE  # the processes that update the other classes
+    descriptions: Mapping[str, str] = field(init=False, repr=False)  # by axis
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "descriptions", {axis: repr(getattr(self, axis)) for axis in AXES})
 
     def number(self, t: int, e: int) -> int:
         """The number of inner iterations of the run before this one."""

@@ -14,6 +14,7 @@ Its answers change only in `select`, at the end of an outer iteration, and depen
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from mipset.condensing.states import check, finite_number, whole_number
 from mipset.errors import SettingError
-from mipset.settings.part import Part
+from mipset.settings.part import Part, own_name
 
 State: TypeAlias = dict[str, Any]  # numbers and lists only: a checkpoint holds it
 
@@ -115,11 +116,34 @@ class Policy(Part, ABC):
         return ""
 
     def state(self) -> State:
-        """What a checkpoint needs to hold."""
-        return {}
+        """What a checkpoint needs to hold: of a policy that selects, all attributes that are numbers, text or lists."""
+        if type(self).select is Policy.select:
+            return {}
+        return {name: value for name, value in vars(self).items() if _is_plain(value)}
 
     def restore(self, state: State) -> None:
         """Continue from a state that `state` gave."""
+        check(set(state) == set(Policy.state(self)))
+        for name, value in state.items():
+            object.__setattr__(self, name, value)  # also of a frozen dataclass
+
+
+def weights_of(policy: Policy, c: int, N: int) -> Sequence[float]:
+    """The weights of a class, if there is one for each size: a policy of somebody's own can give others."""
+    w = policy.weights(c)
+    if len(w) != N or not all(math.isfinite(weight) for weight in w):
+        raise SettingError(
+            f"`policy`: {own_name(policy)} gave the weights {[float(weight) for weight in w]} for class {c}. "
+            f"Give {N} finite numbers, one for each size."
+        )
+    return w
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a checkpoint can hold a value as it is."""
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 @dataclass(frozen=True)

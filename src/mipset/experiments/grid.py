@@ -14,6 +14,7 @@ from typing import Any
 
 from mipset import __version__
 from mipset.condensing.checks import check_fit, fitted_to_data
+from mipset.condensing.own_parts import own_code
 from mipset.data import Dataset
 from mipset.errors import SettingError
 from mipset.experiments.builders import BUILDERS, Condensation, SetBuilder
@@ -168,18 +169,18 @@ class Grid:
 
     def result_key(self, cell: Cell, target: EvaluationTarget) -> str:
         """Hash of everything that a result depends on."""
-        own = {"kind": cell.method.kind, "recipe": cell.recipe.identity, "outer": target.outer}
+        own = {"kind": cell.method.kind, "recipe": identity_of(cell.recipe), "outer": target.outer}
         return _hash({**own, **self._shared, "architecture": asdict(target.architecture)})
 
     def run_key(self, run: Condensation) -> str:
         """Hash of everything that a condensation depends on."""
         source = {} if run.of is None else {"of": self.run_key(run.of)}
-        own = {"recipe": run.recipe.identity, "rank": run.first_rank, **source}
+        own = {"recipe": identity_of(run.recipe), "rank": run.first_rank, **source}
         return _hash({**own, "data": self.data.identity, "version": __version__})
 
     def sets_name(self, cell: Cell, outer: int) -> str:
         """The name of the sets of a cell after an outer iteration."""
-        own = {"recipe": cell.recipe.identity, "kind": cell.method.kind, "outer": outer}
+        own = {"recipe": identity_of(cell.recipe), "kind": cell.method.kind, "outer": outer}
         return f"{portable_name(cell.method.kind)}-{cell.recipe.seed}-{outer}-{_hash({**own, **self._shared})[:8]}"
 
     def table(self, results: Iterable[Result]) -> list[Result]:
@@ -193,12 +194,18 @@ class Grid:
         named = [replace(result, method=names.get(result.cell, result.method)) for result in latest.values()]
         recipes = {result.method: _without_seed(result.recipe) for result in named}  # the last one of each name
         for method in self.methods:
-            recipes[method.name] = _without_seed(self.recipe_of(method).identity)
+            recipes[method.name] = _without_seed(identity_of(self.recipe_of(method)))
         order = list(dict.fromkeys([*(method.name for method in self.methods), *recipes]))
         return sorted(
             (result for result in named if _without_seed(result.recipe) == recipes[result.method]),
             key=lambda result: order.index(result.method),
         )
+
+
+def identity_of(recipe: Recipe) -> dict[str, Any]:
+    """All settings of a recipe that its results depend on, and digests of classes of somebody's own that it names."""
+    code = own_code(recipe)
+    return {**recipe.identity, "code": code} if code else recipe.identity
 
 
 def _without_seed(recipe: Mapping[str, Any]) -> dict[str, Any]:

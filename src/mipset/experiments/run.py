@@ -23,7 +23,7 @@ from mipset.errors import ArtifactError, SettingError
 from mipset.evaluation.evaluate import Evaluation, scores
 from mipset.experiments.builders import BuildContext, Condensation
 from mipset.experiments.comparison import Comparison
-from mipset.experiments.grid import Cell, EvaluationTarget
+from mipset.experiments.grid import Cell, EvaluationTarget, identity_of
 from mipset.experiments.report import write_tables
 from mipset.experiments.results import Result
 from mipset.experiments.slimming import as_dataset
@@ -285,7 +285,7 @@ class Runner:
             forward=sets.passes.forward,
             backward=sets.passes.backward,
             files=[store.relative(path) for path in sets.files],
-            recipe=cell.recipe.identity,
+            recipe=identity_of(cell.recipe),
             machine=str(self.machine),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mipset.errors import SettingError, brief
@@ -53,6 +55,23 @@ def imported(name: str, setting: str) -> object:
             f"`{setting}` is {name!r}, but the module {module} cannot be imported ({brief(error, str)}). Name a module "
             f"that Python finds, such as a file of this folder without its .py."
         ) from error
+
+
+def code_digest(name: str, setting: str) -> str:
+    """A digest of the files with the code of what a setting names, and of the classes that it is derived from.
+
+    Code of mipset, of torch and of Python itself is left out. What has no file, as in a notebook, has no digest.
+    """
+    found = imported(name, setting)
+    classes = found.__mro__ if isinstance(found, type) else (found,)
+    modules = sorted({module for kind in classes if (module := getattr(kind, "__module__", "")) and _is_own(module)})
+    files = [file for module in modules if (file := getattr(sys.modules.get(module), "__file__", None))]
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16] if files else ""
+
+
+def _is_own(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top not in ("mipset", "torch") and top not in sys.stdlib_module_names
 
 
 @contextmanager

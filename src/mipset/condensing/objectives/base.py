@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from mipset.condensing.passes import Passes
+from mipset.errors import SettingError
 from mipset.nn import training
 from mipset.nn.networks import Network
 from mipset.nn.precision import products_in_half
-from mipset.settings.part import Part
+from mipset.settings.part import Part, own_name
 
 Outputs = TypeVar("Outputs", Tensor, tuple[Tensor, Tensor])
 
@@ -80,6 +81,23 @@ class Match:
 
     distances: Tensor  # D(S_[n], B_c), [classes, sizes], differentiable; [1, sizes] if they are joint
     features: Tensor  # [classes, N * images per stored image, F], detached
+
+
+def checked(match: Match, objective: Objective[Any], classes: int, ends: Sequence[int]) -> Match:
+    """The match, if its distances are one for each class and prefix: an objective of somebody's own can give others."""
+    name, wanted = own_name(objective), [1 if objective.joint else classes, len(ends)]
+    given = list(match.distances.shape)
+    if given != wanted:
+        raise SettingError(
+            f"`objective`: {name} gave distances of the shape {given}, and [classes, ends] is {wanted} here. "
+            f"Give one distance for each class and each prefix."
+        )
+    if not match.distances.requires_grad:
+        raise SettingError(
+            f"`objective`: the distances of {name} have no gradient. Compute them from the synthetic images, without "
+            f"`detach` and `no_grad`."
+        )
+    return match
 
 
 class Objective(Part, ABC, Generic[T]):
@@ -174,7 +192,13 @@ class WeightedSum(Objective[SumTarget]):
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: SumTarget, ends: Sequence[int]
     ) -> Match:
         matches = [
-            (term.weight, term.objective.distances(theta, synthetic, labels, its_target, ends))
+            (
+                term.weight,
+                checked(
+                    term.objective.distances(theta, synthetic, labels, its_target, ends),
+                    *(term.objective, len(labels), ends),
+                ),
+            )
             for term, its_target in zip(self.terms, target.targets, strict=True)
         ]
         total = torch.stack([weight * match.distances for weight, match in matches]).sum(dim=0)
