@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -341,6 +342,14 @@ def test_resolution_below_1_is_refused(tmp_path: Path) -> None:
     write_pictures(tmp_path, 3)
     with pytest.raises(SettingError, match="`resolution` is 0: it must be at least 1"):
         load(f"folder:{tmp_path}", resolution=0)
+
+
+@pytest.mark.parametrize("name", ["folder:x", "imagenette", "hf:x", "cifar10"])
+def test_resolution_that_is_no_whole_number_is_refused(name: str) -> None:
+    wrong: Any
+    for wrong in ("a", 32.5):
+        with pytest.raises(SettingError, match=rf"^`resolution` is {wrong!r}: it must be a whole number of pixels\."):
+            load(name, resolution=wrong)
 
 
 def test_reading_a_folder_reports_its_progress(tmp_path: Path) -> None:

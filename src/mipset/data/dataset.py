@@ -62,7 +62,7 @@ class Dataset:
 
     `load(name)` loads the same dataset again. `mean` and `std` are per channel, for images scaled to [0, 1]. Arrays in
     any other form become a dataset with `from_arrays`: this class takes only what can be used as it is, and raises a
-    DataError for anything else. `notes` are sentences about what was left out while it was loaded.
+    DataError for anything else. `notes` are sentences about what was left out or chosen while it was loaded.
     """
 
     name: str

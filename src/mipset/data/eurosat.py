@@ -34,7 +34,7 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
         )
     files = {name: folders.pictures_below(root / name, Counter()) for name in spec.class_names}
     read_picture = partial(pictures.of_size, height=spec.shape[1], width=spec.shape[2])
-    (whole,), _ = folders.decode(spec.name, root, [files], read_picture, None, report)
+    (whole,), _ = folders.decode(spec.name, root, [files], read_picture, False, report, spec.get_again)
     mask = held_out_mask(whole.labels, spec.class_names, HELD_OUT, SEED)
     return whole.at(~mask), whole.at(mask)
 

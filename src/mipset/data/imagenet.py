@@ -34,7 +34,7 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
     root = _root(folder)
     files = _files(spec.name, root, CLASSES[spec.name], Counter())
     spec.check_counts(spec.name, *(sum(map(len, part.values())) for part in files))  # before the slow part
-    splits, _ = _decode(spec.name, root, files, spec.shape[1], None, report)
+    splits, _ = _decode(spec.name, root, files, spec.shape[1], False, report, spec.get_again)
     return splits
 
 
@@ -90,8 +90,8 @@ def _files(name: str, root: Path, classes: Sequence[str], ignored: folders.Ignor
 
 
 def _decode(
-    name: str, root: Path, files: list[folders.Files], resolution: int, skip_bad: bool | None, report: Report
+    name: str, root: Path, files: list[folders.Files], resolution: int, skip_bad: bool, report: Report, again: str = ""
 ) -> tuple[tuple[Split, Split], tuple[str, ...]]:
     read_picture = partial(pictures.photograph, resolution=resolution)
-    (train, test), notes = folders.decode(name, root, files, read_picture, skip_bad, report)
+    (train, test), notes = folders.decode(name, root, files, read_picture, skip_bad, report, again)
     return (train, test), notes

@@ -43,19 +43,24 @@ class DatasetSpec:
     licence: str = NO_LICENCE  # a short name, as Hugging Face writes it
     licence_note: str = ""  # the same in a sentence
 
+    @property
+    def get_again(self) -> str:
+        """The advice after official files that are damaged, incomplete, or others."""
+        return f"Get {self.files} again from {self.page}." if self.page else "Get the files again."
+
     def verify(self, name: str, train: Split, test: Split) -> Dataset:
         """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError."""
         dataset = Dataset(name, train, test, self.class_names, self.mean, self.std, self.flips)
         if dataset.shape != self.shape:
             raise DataError(
                 f"{name}: the images are {shape_text(dataset.shape)} (channels, height, width), but those of "
-                f"{self.name} are {shape_text(self.shape)}. Get the files again."
+                f"{self.name} are {shape_text(self.shape)}. {self.get_again}"
             )
         self.check_counts(name, len(train), len(test))
         if self.sha256 and dataset.sha256 != self.sha256:
             raise DataError(
                 f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
-                f"of {self.sha256}). Get the files again."
+                f"of {self.sha256}). {self.get_again}"
             )
         return dataset
 
@@ -64,7 +69,7 @@ class DatasetSpec:
         for title, found, count in (("training", train, self.train_count), ("test", test, self.test_count)):
             if count and found != count:
                 raise DataError(
-                    f"{name}: there are {found} {title} images, but {self.name} has {count}. Get the files again."
+                    f"{name}: there are {found} {title} images, but {self.name} has {count}. {self.get_again}"
                 )
 
 

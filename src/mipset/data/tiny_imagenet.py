@@ -33,7 +33,7 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
     files = [_train_files(root, spec), _val_files(root, spec)]
     spec.check_counts(spec.name, *(sum(map(len, part.values())) for part in files))  # before the slow part
     read_picture = partial(pictures.of_size, height=spec.shape[1], width=spec.shape[2])
-    (train, test), _ = folders.decode(spec.name, root, files, read_picture, None, report)
+    (train, test), _ = folders.decode(spec.name, root, files, read_picture, False, report, spec.get_again)
     return train, test
 
 
