@@ -308,7 +308,7 @@ def _pairs(name: str, dataset: Any) -> Iterator[tuple[Any, Any]]:
     if is_a(dataset, "torch.utils.data", "DataLoader"):
         raise DataError(f"{name}: this is a DataLoader, which makes batches. Give its dataset: loader.dataset.")
     in_order = is_a(dataset, "torch.utils.data", "IterableDataset") or not isinstance(dataset, Sized)
-    usable = isinstance(dataset, Iterable) if in_order else hasattr(dataset, "__getitem__")
+    usable = isinstance(dataset, Iterable) if in_order else callable(getattr(dataset, "__getitem__", None))
     if not usable or isinstance(dataset, Mapping):
         raise DataError(f"{name}: {brief(type(dataset).__name__, str)} is no torch dataset. Give one, or arrays.")
     for sample in dataset if in_order else (dataset[row] for row in range(len(dataset))):
