@@ -96,7 +96,7 @@ def test_masks_become_black_and_white() -> None:
         (BYTES, LABELS + 1, "the labels have a gap: .* no image has the label 0. Number the classes from 0 to 2"),
         (BYTES, LABELS - 1, "labels has the label -1"),
         (BYTES, LABELS / 2, "labels is float64"),
-        (BYTES[:6], LABELS[:6], "'0' has 2 images, but a held-out split needs at least 3"),
+        (BYTES[:8], LABELS[:8], "'2' has 2 images, but a held-out split needs at least 3"),
     ],
 )
 def test_arrays_that_cannot_be_used_are_refused(images: Any, labels: Array, message: str) -> None:

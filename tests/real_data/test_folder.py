@@ -297,7 +297,9 @@ def test_folder_class_with_one_picture_is_refused(tmp_path: Path) -> None:
         load(f"folder:{tmp_path / 'a'}")
     write_pictures(tmp_path / "b" / "train", 1)
     write_pictures(tmp_path / "b" / "test", 1)
-    with pytest.raises(DataError, match="'cat' has 1 image in the training split"):
+    with pytest.raises(
+        DataError, match=r"2 classes have too few images in the training split \('cat' has 1, 'dog' has 1\)"
+    ):
         load(f"folder:{tmp_path / 'b'}")
 
 

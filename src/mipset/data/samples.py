@@ -17,12 +17,11 @@ import numpy.typing as npt
 
 from mipset.data import pictures
 from mipset.data.arrays import OutOfRangeError, Part, as_images, dataset_of, is_a, to_bytes
-from mipset.data.dataset import Dataset, Images, shape_text
+from mipset.data.dataset import Dataset, Images, listed, shape_text
 from mipset.errors import DataError, MissingExtraError, SettingError, brief, choices
 from mipset.reporting import Report, silent
 
 IT = "image"  # what errors of arrays call a single one
-LISTED = 3  # bad files that a message names
 HF_TYPES = ("Dataset", "IterableDataset")
 TEST_SPLITS = ("test", "validation", "valid", "val")  # the first that exists is the test split
 
@@ -68,15 +67,15 @@ class Samples:
         """
         problems, notes = list[str](), tuple[str, ...]()
         if unlabelled:
-            have = f"{_listed(unlabelled)} {'has' if len(unlabelled) == 1 else 'have'}"
+            have = f"{listed(unlabelled)} {'has' if len(unlabelled) == 1 else 'have'}"
             problems.append(f"{have} no label. Give every image one, or remove those without.")
         if self.bad:
             could_not = f"{len(self.bad)} of {self._added} pictures could not be read"
             if skip_bad:
-                notes = (f"{could_not} and {'was' if len(self.bad) == 1 else 'were'} left out: {_listed(self.bad)}.",)
+                notes = (f"{could_not} and {'was' if len(self.bad) == 1 else 'were'} left out: {listed(self.bad)}.",)
             else:
                 advice = "Repair or remove them, or set `skip_bad` to leave them out."
-                problems.append(f"{could_not}: {_listed(self.bad)}. {again or advice}")
+                problems.append(f"{could_not}: {listed(self.bad)}. {again or advice}")
         if len(self._shapes) > 1:
             (first, first_title), (second, second_title) = list(self._shapes.items())[:2]
             problems.append(
@@ -104,12 +103,6 @@ class Samples:
             before, self._pixels = self._pixels, np.empty((room, channels, *image.shape[1:]), dtype=np.uint8)
             if self.kept:
                 self._pixels[: len(self.kept)] = before[: len(self.kept)]
-
-
-def _listed(titles: Sequence[str]) -> str:
-    """The first of these, and how many more there are."""
-    more = f" and {len(titles) - LISTED} more" if len(titles) > LISTED else ""
-    return f"{', '.join(titles[:LISTED])}{more}"
 
 
 def pixels_of(source: Any, resolution: int | None) -> Images:
@@ -288,8 +281,8 @@ def _without_empty(
 
 def _classes(class_names: tuple[str, ...], labels: list[int]) -> str:
     """The subject of a sentence about these classes, and its verb."""
-    listed = _listed([repr(class_names[label]) for label in labels])
-    return f"class {listed} has" if len(labels) == 1 else f"{len(labels)} classes ({listed}) have"
+    shown = listed([repr(class_names[label]) for label in labels])
+    return f"class {shown} has" if len(labels) == 1 else f"{len(labels)} classes ({shown}) have"
 
 
 def _classes_of(dataset: Any) -> Sequence[str] | None:

@@ -75,7 +75,7 @@ class DatasetSpec:
                 f"{name}: the images are {shape_text(dataset.shape)} (channels, height, width), but those of "
                 f"{self.name} are {shape_text(self.shape)}. {again or self.get_again}"
             )
-        self.check_counts(name, len(train), len(test), again)
+        self.check_counts(name, len(train), len(test), again=again)
         if self.sha256 and dataset.sha256 != self.sha256:
             wrong = wrong_files(self.contents, train, test)
             which = f"the content of {together(wrong)}" if wrong else "their digest"
@@ -85,7 +85,7 @@ class DatasetSpec:
             )
         return dataset
 
-    def check_counts(self, name: str, train: int, test: int, again: str = "") -> None:
+    def check_counts(self, name: str, train: int, test: int, *, again: str = "") -> None:
         """Refuse another number of training or test images than was published, if that is known."""
         for title, found, count in (("training", train, self.train_count), ("test", test, self.test_count)):
             if count and found != count:
