@@ -101,13 +101,14 @@ def test_trajectories_get_as_many_experts_as_their_share_of_the_time_allows() ->
         within(r, 25, t, 10)
 
 
-def test_budget_that_is_too_small_names_one_that_suffices() -> None:
-    t = Times(match=0.1, step=0.01, start=1.0)
+@pytest.mark.parametrize(("scale", "unit"), [(1, "s"), (20, "min"), (1000, "h")])
+def test_budget_that_is_too_small_names_one_that_suffices_as_it_is_typed(scale: int, unit: str) -> None:
+    t = Times(match=0.1 * scale, step=0.01 * scale, start=1.0)
     with pytest.raises(
-        SettingError, match=r"`budget` is 2 s .*Choose (\d+) s or more, fewer images per class"
+        SettingError, match=rf"`budget` is 2 s .*Choose \d+{unit} or more, fewer images per class"
     ) as error:
         within(EXPERTS, 2, t, 10)
-    enough = int(str(error.value).split("Choose ")[1].split(" ")[0])
+    enough = parse_budget(str(error.value).split("Choose ")[1].split(" ")[0])
     assert within(EXPERTS, enough, t, 10).outer >= 2
 
 

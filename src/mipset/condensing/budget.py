@@ -153,10 +153,15 @@ def within(r: Recipe, seconds: float, times: Times, classes: int, typed: str = "
         needed = (fewest * iteration + before) / spare + FEWEST_EXPERTS * least * times.step * bool(learning)
         raise SettingError(
             f"`budget` is {typed or duration(seconds)} of processor time, which is too little for these data on this "
-            "machine. "
-            f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."
+            f"machine. Choose {_written(1.1 * needed)} or more, fewer images per class (`ipc`), or a smaller `width`."
         )
     return r.replace(**learning, outer=int(min(left / iteration / r.inner, MOST_AMOUNT)))
+
+
+def _written(seconds: float) -> str:
+    """At least so many seconds, as a budget is typed: `7s`, `3min` or `2h`."""
+    length, unit = next((each for each in ((3600, "h"), (60, "min")) if seconds > 2 * each[0]), (1, "s"))
+    return f"{math.ceil(seconds / length)}{unit}"
 
 
 def _rounded_down(steps: float) -> int:
