@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mipset.data import cifar, load
+from mipset.data import cifar, contents, load
 from mipset.data.official import OfficialDataset, at_once
 from mipset.data.specs import CIFAR10
 from mipset.errors import DataError
@@ -66,6 +67,18 @@ def test_cifar10_with_a_changed_image_is_refused(tmp_path: Path) -> None:
     train.images[0] = 0
     write_binary_batches(tmp_path, train, test)
     with pytest.raises(DataError, match=rf"not those of cifar10 .* Get cifar-10-python.* again from {CIFAR10.page}"):
+        OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10", tmp_path)
+
+
+def test_cifar10_batch_with_a_changed_label_is_named(tmp_path: Path) -> None:
+    spec, train, test = shrink(CIFAR10, 50, 20)
+    batches = [train.at(np.arange(start, start + 10)) for start in range(0, 50, 10)] + [test]
+    digests = [sha256(each.images.tobytes() + each.labels.astype("u1").tobytes()).hexdigest() for each in batches]
+    spec = replace(spec, contents=contents.of_batches(digests, 10))
+    assert [each.file for each in spec.contents] == [*cifar.BATCHES, cifar.TEST_BATCH]
+    train.labels[25] = test.labels[0] = 9
+    write_binary_batches(tmp_path, train, test)
+    with pytest.raises(DataError, match=r"the content of data_batch_3 and test_batch differs: "):
         OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10", tmp_path)
 
 

@@ -39,7 +39,7 @@ def wrong_files(contents: Sequence[Content], train: Split, test: Split) -> list[
     return wrong if len(wrong) < len(contents) else []
 
 
-def _idx_files(digests: Sequence[str]) -> tuple[Content, ...]:
+def of_idx_files(digests: Sequence[str]) -> tuple[Content, ...]:
     """The four files of MNIST and of datasets in the same form."""
     titles = [(f"{split}-{part}-ubyte", split, part) for split in ("train", "t10k") for part in PARTS]
     return tuple(
@@ -48,7 +48,7 @@ def _idx_files(digests: Sequence[str]) -> tuple[Content, ...]:
     )
 
 
-def _batches(digests: Sequence[str], count: int) -> tuple[Content, ...]:
+def of_batches(digests: Sequence[str], count: int) -> tuple[Content, ...]:
     """The training batches of CIFAR-10, of `count` images each, and the test batch."""
     *train, test = digests
     return (
@@ -62,7 +62,7 @@ def _batches(digests: Sequence[str], count: int) -> tuple[Content, ...]:
 
 PARTS = ("images-idx3", "labels-idx1")
 
-CIFAR10 = _batches(
+CIFAR10 = of_batches(
     (
         "ba52cb2d72c412975d7556bb26bd094956f1c002d1937053f6f1252f2ac17114",
         "350ff9000489d02f2568c0dcf4912ffdbae9e50932147905fb1b8159ad54f0ac",
@@ -73,7 +73,7 @@ CIFAR10 = _batches(
     ),
     10_000,
 )
-FASHION_MNIST = _idx_files(
+FASHION_MNIST = of_idx_files(
     (
         "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
         "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
@@ -81,7 +81,7 @@ FASHION_MNIST = _idx_files(
         "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9",
     )
 )
-MNIST = _idx_files(
+MNIST = of_idx_files(
     (
         "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
         "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
