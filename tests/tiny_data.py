@@ -47,7 +47,7 @@ def shrink(spec: DatasetSpec, train: int, test: int) -> tuple[DatasetSpec, Split
     classes = len(spec.class_names)
     splits = make_split(train, spec.shape, classes), make_split(test, spec.shape, classes, 1)
     digest = Dataset("", *splits, spec.class_names, spec.mean, spec.std).sha256
-    return replace(spec, train_count=train, test_count=test, sha256=digest, md5={}), *splits
+    return replace(spec, train_count=train, test_count=test, sha256=digest, md5={}, lengths={}), *splits
 
 
 def equal_splits(left: Split, right: Split) -> bool:

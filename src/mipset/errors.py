@@ -109,6 +109,12 @@ def choices(names: Iterable[str]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
 
 
+def together(names: Iterable[str]) -> str:
+    """`a, b and c`: how every message lists all of something."""
+    listed = list(names)
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
 def choose(value: object, names: Iterable[str]) -> str:
     """`Did you mean mdc? Choose baseline-c, mdc or every-prefix`: advice after a name that does not exist."""
     listed = list(names)

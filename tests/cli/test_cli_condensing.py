@@ -164,7 +164,11 @@ class TestBudget:
             (["--budget", "soon"], "--budget is 'soon'. Write a time such as 90s, 3min or 2h"),
             (["--budget", "1min", "--outer", "3"], "--budget chooses --outer. Leave one of the two out"),
             (["--budget", "1min", "--experts", "3"], "--budget chooses --experts. Leave one of the two out"),
-            (["--budget", "0.001s"], "which is too little for these data on this machine. Choose "),
+            (["--budget", "100000000000h"], "--budget is 100000000000h: it must be at most 1000000h. Choose less time"),
+            (
+                ["--budget", "0.001s"],
+                "--budget is 0.001s of processor time, which is too little for these data on this machine. Choose ",
+            ),
             (["--train-images", "3"], "--train-images needs --learner trained, not experts. Leave it out"),
             (
                 ["--objective", "gradient", "--match-precision", "bfloat16"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from mipset.errors import SettingError
 from mipset.nn.engines import Engine, Native
 from mipset.nn.native import Kernels
 from mipset.settings.catalogue import recipe
-from mipset.settings.choices import unmirrored
+from mipset.settings.choices import MOST_AMOUNT, unmirrored
 from mipset.settings.recipe import Recipe
 
 EXPERTS = Recipe(learner="experts", objective="feature+10*confidence", inner=10)
@@ -56,6 +57,8 @@ def test_recipe_without_experts_gets_outer_iterations() -> None:
     assert chosen == plain.replace(outer=55)  # 10 x 10 x 0.1 + 9 x 10 x 0.01 seconds each
     with pytest.raises(SettingError, match=r"`budget` is 15 s of processor time, which is too little"):
         within(plain, 15, t, 10)
+    with pytest.raises(SettingError, match=r"`budget` is 0\.001s of processor time, which is too little"):
+        within(plain, 0.001, t, 10, "0.001s")
 
 
 @pytest.mark.parametrize("unit", [False, True])
@@ -98,13 +101,14 @@ def test_trajectories_get_as_many_experts_as_their_share_of_the_time_allows() ->
         within(r, 25, t, 10)
 
 
-def test_budget_that_is_too_small_names_one_that_suffices() -> None:
-    t = Times(match=0.1, step=0.01, start=1.0)
+@pytest.mark.parametrize(("scale", "unit"), [(1, "s"), (20, "min"), (1000, "h")])
+def test_budget_that_is_too_small_names_one_that_suffices_as_it_is_typed(scale: int, unit: str) -> None:
+    t = Times(match=0.1 * scale, step=0.01 * scale, start=1.0)
     with pytest.raises(
-        SettingError, match=r"`budget` is 2 s .*Choose (\d+) s or more, fewer images per class"
+        SettingError, match=rf"`budget` is 2 s .*Choose \d+{unit} or more, fewer images per class"
     ) as error:
         within(EXPERTS, 2, t, 10)
-    enough = int(str(error.value).split("Choose ")[1].split(" ")[0])
+    enough = parse_budget(str(error.value).split("Choose ")[1].split(" ")[0])
     assert within(EXPERTS, enough, t, 10).outer >= 2
 
 
@@ -119,6 +123,25 @@ def test_budget_is_a_number_with_a_unit(text: str, seconds: float) -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(SettingError, match=r"Write a time such as 90s, 3min or 2h\."):
         parse_budget(text)
+
+
+@pytest.mark.parametrize("number", [5, -3, 0.5, True])
+def test_budget_that_is_no_text_is_refused(number: Any) -> None:
+    with pytest.raises(SettingError, match=rf"^`budget` is {number}\. Write a time such as 90s, 3min or 2h\.$"):
+        parse_budget(number)
+
+
+@pytest.mark.parametrize("text", ["100000000000h", "1e300h", "1000001h"])
+def test_budget_of_more_time_than_anybody_has_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match=rf"^`budget` is {text}: it must be at most 1000000h\. Choose less time\.$"):
+        parse_budget(text)
+
+
+def test_longest_budget_gives_no_setting_that_is_refused() -> None:
+    t = Times(match=1e-9, step=1e-9, start=0.0)
+    chosen = within(EXPERTS, parse_budget("1000000h"), t, 10)
+    assert (chosen.outer, chosen.experts) == (MOST_AMOUNT, budget.MOST_EXPERTS)
+    assert MOST_AMOUNT / 1.25 < chosen.expert_steps <= MOST_AMOUNT
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,11 @@ class TestWhere:
         assert str(raised.value) == (
             f"The gallery {folder / INDEX} has no set 'nois'. Did you mean noise? It has noise."
         )
+        index = json.loads((folder / INDEX).read_text())
+        index["sets"] += [{**index["sets"][0], "name": name} for name in ("a", "b")]
+        (folder / INDEX).write_text(json.dumps(index))
+        with pytest.raises(ArtifactError, match=r"It has a, b and noise\.$"):
+            mipset.read("gallery:x")
 
     def test_missing_gallery_and_missing_files_are_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "noise.safetensors").unlink()

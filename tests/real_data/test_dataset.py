@@ -97,8 +97,13 @@ def test_negative_seed_of_a_held_out_split_is_refused() -> None:
 
 
 def test_held_out_split_of_a_too_small_class_is_refused() -> None:
-    with pytest.raises(DataError, match=r"'class 0' has 2 images.*at least 3"):
+    listed = r"5 classes have too few images \('class 0' has 2, 'class 1' has 2, 'class 2' has 2 and 2 more\)"
+    with pytest.raises(
+        DataError, match=rf"^{listed}, but a .*at least 3 per class. Add images or remove these classes."
+    ):
         make_dataset(train=10).held_out(0.5, 0)
+    with pytest.raises(DataError, match=r"^Class 'class 4' has 2 images, but .*at least 3.* or remove the class\."):
+        make_dataset(train=14).held_out(0.5, 0)
 
 
 def test_statistics_equal_those_of_float_images() -> None:
@@ -183,9 +188,9 @@ def broken(case: str) -> Dataset:
         ("other shape", "training images are 3x4x4 and test images 3x4x3"),
         ("high label", "training labels go from 1 to 5, .* 5 classes .* 0 to 4"),
         ("negative label", "training labels go from -1 to 3"),
-        ("one training image", "class 'class 2' has 1 image in the training split, but needs at least 2"),
-        ("no test image", "class 'class 3' has no images in the test split, but needs at least 1"),
-        ("one class", "1 classes, but at least two"),
+        ("one training image", "class 'class 2' has 1 image in the training split, but each class needs at least 2"),
+        ("no test image", "class 'class 3' has no images in the test split, but each class needs at least 1"),
+        ("one class", "there is 1 class, but at least two"),
         ("same name", "'b' occurs more than once"),
         ("short mean", "mean is .* for each of the 3 channels"),
         ("infinite mean", "mean is .* from 0 to 1"),

@@ -31,5 +31,5 @@ def test_embedded_file_is_small_and_has_its_licence() -> None:
 def test_changed_pixel_of_the_embedded_dataset_is_noticed() -> None:
     dataset = load("fashion-mini")
     dataset.train.images[17, 0, 3, 3] ^= 1
-    with pytest.raises(DataError, match=r"not those of fashion-mini .*Get the files again"):
+    with pytest.raises(DataError, match=r"not those of fashion-mini .*Install mipset again"):
         FASHION_MINI.verify("fashion-mini", dataset.train, dataset.test)

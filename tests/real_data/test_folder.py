@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -296,7 +297,9 @@ def test_folder_class_with_one_picture_is_refused(tmp_path: Path) -> None:
         load(f"folder:{tmp_path / 'a'}")
     write_pictures(tmp_path / "b" / "train", 1)
     write_pictures(tmp_path / "b" / "test", 1)
-    with pytest.raises(DataError, match="'cat' has 1 image in the training split"):
+    with pytest.raises(
+        DataError, match=r"2 classes have too few images in the training split \('cat' has 1, 'dog' has 1\)"
+    ):
         load(f"folder:{tmp_path / 'b'}")
 
 
@@ -341,6 +344,14 @@ def test_resolution_below_1_is_refused(tmp_path: Path) -> None:
     write_pictures(tmp_path, 3)
     with pytest.raises(SettingError, match="`resolution` is 0: it must be at least 1"):
         load(f"folder:{tmp_path}", resolution=0)
+
+
+@pytest.mark.parametrize("name", ["folder:x", "imagenette", "hf:x", "cifar10"])
+def test_resolution_that_is_no_whole_number_is_refused(name: str) -> None:
+    wrong: Any
+    for wrong in ("a", 32.5):
+        with pytest.raises(SettingError, match=rf"^`resolution` is {wrong!r}: it must be a whole number of pixels\."):
+            load(name, resolution=wrong)
 
 
 def test_reading_a_folder_reports_its_progress(tmp_path: Path) -> None:

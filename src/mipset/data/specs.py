@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from mipset.data import class_names
+from mipset.data import class_names, contents
+from mipset.data.checksums import wrong_length
+from mipset.data.contents import Content, wrong_files
 from mipset.data.dataset import Dataset, Split, shape_text
-from mipset.errors import DataError
+from mipset.errors import DataError, together
 
 NO_LICENCE = "unknown"
 CIFAR_TERMS = (
@@ -25,7 +28,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """The facts about a published dataset."""
+    """The facts about a published dataset, and the advice that messages give about its official files."""
 
     name: str
     description: str
@@ -39,32 +42,55 @@ class DatasetSpec:
     flips: bool = True  # whether a mirrored image keeps its class
     files: str = ""  # the official files that are needed, for messages
     page: str = ""  # where they are published
+    unpacked_as: str = ""  # how its files must be unpacked, if mipset cannot do it
     md5: Mapping[str, str] = field(default_factory=dict)  # published digests of official files, by name
+    lengths: Mapping[str, int] = field(default_factory=dict)  # the bytes of official files, by name, where known
+    contents: tuple[Content, ...] = ()  # what each official file holds, if only the digest of all together is checked
     licence: str = NO_LICENCE  # a short name, as Hugging Face writes it
     licence_note: str = ""  # the same in a sentence
 
-    def verify(self, name: str, train: Split, test: Split) -> Dataset:
-        """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError."""
+    @property
+    def put_there(self) -> str:
+        """The advice after a folder that does not hold the official archive or what was in it."""
+        how = f"unpacked as {self.unpacked_as}" if self.unpacked_as else "packed or unpacked"
+        return f"Put {self.files} from {self.page} there, {how}."
+
+    @property
+    def get_again(self) -> str:
+        """The advice after files that are not the official ones, or of which some are missing."""
+        return f"Get {self.files} again from {self.page}." if self.page else "Install mipset again."
+
+    def get_file_again(self, path: Path) -> str:
+        """The advice after one file that is not the official one; says if its length tells that."""
+        return f"{wrong_length(path, self.lengths.get(path.name, 0))}Get it again from {self.page}."
+
+    def verify(self, name: str, train: Split, test: Split, again: str = "") -> Dataset:
+        """Return the two splits as the dataset `name` if they are the published ones, else raise a DataError.
+
+        `again` is what to do then, if they are not from official files.
+        """
         dataset = Dataset(name, train, test, self.class_names, self.mean, self.std, self.flips)
         if dataset.shape != self.shape:
             raise DataError(
                 f"{name}: the images are {shape_text(dataset.shape)} (channels, height, width), but those of "
-                f"{self.name} are {shape_text(self.shape)}. Get the files again."
+                f"{self.name} are {shape_text(self.shape)}. {again or self.get_again}"
             )
-        self.check_counts(name, len(train), len(test))
+        self.check_counts(name, len(train), len(test), again=again)
         if self.sha256 and dataset.sha256 != self.sha256:
+            wrong = wrong_files(self.contents, train, test)
+            which = f"the content of {together(wrong)}" if wrong else "their digest"
             raise DataError(
-                f"{name}: the images or labels are not those of {self.name} (sha256 {dataset.sha256} instead "
-                f"of {self.sha256}). Get the files again."
+                f"{name}: the images or labels are not those of {self.name} ({which} differs: sha256 {dataset.sha256} "
+                f"instead of {self.sha256}). {again or self.get_again}"
             )
         return dataset
 
-    def check_counts(self, name: str, train: int, test: int) -> None:
+    def check_counts(self, name: str, train: int, test: int, *, again: str = "") -> None:
         """Refuse another number of training or test images than was published, if that is known."""
         for title, found, count in (("training", train, self.train_count), ("test", test, self.test_count)):
             if count and found != count:
                 raise DataError(
-                    f"{name}: there are {found} {title} images, but {self.name} has {count}. Get the files again."
+                    f"{name}: there are {found} {title} images, but {self.name} has {count}. {again or self.get_again}"
                 )
 
 
@@ -94,6 +120,15 @@ CIFAR10 = DatasetSpec(
     sha256="b7dc9c827704cef6fbdc7e3b33bd5fc916027c1d025fa402ef1c0e1dd780336e",
     files="cifar-10-python.tar.gz or cifar-10-binary.tar.gz",
     page="https://www.cs.toronto.edu/~kriz/cifar.html",
+    lengths={
+        "data_batch_1": 31_035_704,
+        "data_batch_2": 31_035_320,
+        "data_batch_3": 31_035_999,
+        "data_batch_4": 31_035_696,
+        "data_batch_5": 31_035_623,
+        "test_batch": 31_035_526,
+    },
+    contents=contents.CIFAR10,
     licence=NO_LICENCE,
     licence_note=CIFAR_TERMS,
 )
@@ -135,6 +170,7 @@ SVHN = DatasetSpec(
         "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
         "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
     },
+    lengths={"train_32x32.mat": 182_040_794, "test_32x32.mat": 64_275_384},
     licence="other",
     licence_note="For non-commercial use only, says the page of its authors (Netzer and others, 2011).",
 )
@@ -219,6 +255,7 @@ IMAGENET10 = DatasetSpec(
     std=IMAGENET_STD,
     files="ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar",
     page="https://image-net.org/download.php",
+    unpacked_as="train/nXXXXXXXX and val/nXXXXXXXX",
     licence="other",
     licence_note=IMAGENET_TERMS,
 )
@@ -235,6 +272,13 @@ FASHION_MNIST = DatasetSpec(
     sha256="77eee00c73cfd4c98de51f79414c5f7b64b23fe45ae7d40e5d2e68644be4c737",
     files="the four files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and t10k-...",
     page="https://github.com/zalandoresearch/fashion-mnist",
+    lengths={
+        "train-images-idx3-ubyte.gz": 26_421_856,
+        "train-labels-idx1-ubyte.gz": 29_491,
+        "t10k-images-idx3-ubyte.gz": 4_422_079,
+        "t10k-labels-idx1-ubyte.gz": 5_125,
+    },
+    contents=contents.FASHION_MNIST,
     licence="mit",
     licence_note=FASHION_TERMS,
 )
@@ -252,6 +296,13 @@ MNIST = DatasetSpec(
     flips=False,
     files="the four files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and t10k-...",
     page="https://ossci-datasets.s3.amazonaws.com/mnist/",
+    lengths={
+        "train-images-idx3-ubyte.gz": 9_912_422,
+        "train-labels-idx1-ubyte.gz": 28_881,
+        "t10k-images-idx3-ubyte.gz": 1_648_877,
+        "t10k-labels-idx1-ubyte.gz": 4_542,
+    },
+    contents=contents.MNIST,
     licence="other",
     licence_note=(
         "The page of its authors states no licence. Copies name CC BY-SA 3.0 or MIT. Yann LeCun and Corinna Cortes "

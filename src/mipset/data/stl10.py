@@ -27,8 +27,8 @@ def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
     inner = _find(folder)
     if inner is None:
         raise DataError(
-            f"{folder} does not hold {spec.name}. Unpack {spec.files} from {spec.page} there, with all of "
-            f"{', '.join(TRAIN_FILES + TEST_FILES)}."
+            f"{folder} does not hold {spec.name}: all of {', '.join(TRAIN_FILES + TEST_FILES)} are needed. "
+            f"{spec.put_there}"
         )
     return _read_split(inner, TRAIN_FILES, spec.train_count, spec), _read_split(
         inner, TEST_FILES, spec.test_count, spec
@@ -47,7 +47,7 @@ def _read_split(folder: Path, names: tuple[str, str], count: int, spec: DatasetS
     if labels.min() < 1 or labels.max() > len(spec.class_names):
         raise DataError(
             f"{folder / names[1]} has labels from {labels.min()} to {labels.max()}, but they must lie in 1 to "
-            f"{len(spec.class_names)}. Get it again from {spec.page}."
+            f"{len(spec.class_names)}. {spec.get_file_again(folder / names[1])}"
         )
     return Split.of(images.transpose(0, 1, 3, 2), labels.astype(np.int64) - 1)
 
@@ -55,6 +55,6 @@ def _read_split(folder: Path, names: tuple[str, str], count: int, spec: DatasetS
 def _bytes(path: Path, shape: tuple[int, ...], spec: DatasetSpec) -> Images:
     expected, found = math.prod(shape), path.stat().st_size
     if found != expected:
-        raise DataError(f"{path} has {found} bytes instead of {expected}. Get it again from {spec.page}.")
-    check_md5(path, spec.md5.get(path.name), spec.page)
+        raise DataError(f"{path} has {found} bytes instead of {expected}. {spec.get_file_again(path)}")
+    check_md5(path, spec.md5.get(path.name), spec.get_file_again(path))
     return np.fromfile(path, dtype=np.uint8).reshape(shape)

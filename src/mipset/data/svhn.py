@@ -35,23 +35,23 @@ def read(folder: Path, spec: DatasetSpec) -> tuple[Split, Split]:
 
 
 def _read_split(path: Path, count: int, spec: DatasetSpec) -> Split:
-    check_md5(path, spec.md5.get(path.name), spec.page)
+    check_md5(path, spec.md5.get(path.name), spec.get_file_again(path))
     channels, height, width = spec.shape
     stored = (count, channels, width, height)  # images are stored column by column
     try:
         arrays = matlab.read_arrays(path.read_bytes(), math.prod(stored))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} could not be read ({error}). Get it again from {spec.page}.") from error
+        raise DataError(f"{path} could not be read ({error}). {spec.get_file_again(path)}") from error
     images, labels = arrays.get("X"), arrays.get("y")
     if images is None or labels is None:
         raise DataError(
-            f"{path} holds {', '.join(sorted(arrays)) or 'nothing'} instead of X and y. Get it again from {spec.page}."
+            f"{path} holds {', '.join(sorted(arrays)) or 'nothing'} instead of X and y. {spec.get_file_again(path)}"
         )
     if images.shape != stored or images.dtype != np.uint8 or labels.size != count:
         raise DataError(
             f"{path} holds {shape_text(images.shape)} values of {images.dtype} and {labels.size} labels instead of "
-            f"{shape_text(stored)} bytes and {count} labels. Get it again from {spec.page}."
+            f"{shape_text(stored)} bytes and {count} labels. {spec.get_file_again(path)}"
         )
     if not np.isin(labels, range(1, 11)).all():
-        raise DataError(f"{path} has labels that are not from 1 to 10. Get it again from {spec.page}.")
+        raise DataError(f"{path} has labels that are not from 1 to 10. {spec.get_file_again(path)}")
     return Split.of(images.transpose(0, 1, 3, 2), labels.reshape(-1).astype(np.int64) % 10)  # 10 stands for the digit 0

@@ -26,14 +26,11 @@ def read(folder: Path, spec: DatasetSpec, report: Report = silent) -> tuple[Spli
     """Read the training and validation pictures. The classes are in the order of their WordNet ids."""
     root = _find(folder)
     if root is None:
-        raise DataError(
-            f"{folder} does not hold {spec.name}: there is no {ANNOTATIONS.as_posix()}. Unpack {spec.files} from "
-            f"{spec.page} there."
-        )
+        raise DataError(f"{folder} does not hold {spec.name}: there is no {ANNOTATIONS.as_posix()}. {spec.put_there}")
     files = [_train_files(root, spec), _val_files(root, spec)]
     spec.check_counts(spec.name, *(sum(map(len, part.values())) for part in files))  # before the slow part
     read_picture = partial(pictures.of_size, height=spec.shape[1], width=spec.shape[2])
-    (train, test), _ = folders.decode(spec.name, root, files, read_picture, None, report)
+    (train, test), _ = folders.decode(spec.name, root, files, read_picture, False, report, spec.get_again)
     return train, test
 
 
@@ -46,8 +43,8 @@ def _train_files(root: Path, spec: DatasetSpec) -> folders.Files:
     for wnid, found in files.items():
         if not found:
             raise DataError(
-                f"{spec.name} is incomplete: there are no pictures in {root / 'train' / wnid / 'images'}. Unpack "
-                f"{spec.files} again."
+                f"{spec.name} is incomplete: there are no pictures in {root / 'train' / wnid / 'images'}. "
+                f"{spec.get_again}"
             )
     return files
 
@@ -61,12 +58,12 @@ def _val_files(root: Path, spec: DatasetSpec) -> folders.Files:
         if wnid not in files or Path(picture).name != picture:
             raise DataError(
                 f"{path} is damaged: line {number} is {brief(line)} instead of a picture and one of the "
-                f"{len(files)} classes. Unpack {spec.files} again."
+                f"{len(files)} classes. {spec.get_again}"
             )
         if not (root / "val" / "images" / picture).is_file():
             raise DataError(
-                f"{spec.name} is incomplete: {picture} is in {path}, but not in {root / 'val' / 'images'}. Unpack "
-                f"{spec.files} again."
+                f"{spec.name} is incomplete: {picture} is in {path}, but not in {root / 'val' / 'images'}. "
+                f"{spec.get_again}"
             )
         files[wnid].append(root / "val" / "images" / picture)
     return files

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin
 
-from mipset.errors import ArtifactError, SettingError, brief, choices, did_you_mean, source_tree
+from mipset.errors import ArtifactError, SettingError, brief, did_you_mean, source_tree, together
 from mipset.file.gallery_index import ADDRESS, INDEX, MOST_INDEX, Entry, parse_index
 from mipset.io.memory import free_memory
 from mipset.units import byte_count
@@ -84,7 +84,7 @@ def find(path: Path | str) -> ListedSet:
     index, name = where(), str(path).removeprefix(PREFIX)
     entries = {entry.name: entry for entry in entries_of(index)}
     if name not in entries:
-        known = f"{did_you_mean(name, entries)}It has {choices(sorted(entries))}" if entries else "It is empty"
+        known = f"{did_you_mean(name, entries)}It has {together(sorted(entries))}" if entries else "It is empty"
         raise ArtifactError(f"The gallery {brief(_shown(index), str)} has no set {brief(name)}. {known}.")
     return ListedSet(entries[name], index)
 
