@@ -119,6 +119,12 @@ def spec_of(name: str) -> DatasetSpec | None:
     return OFFICIAL[name].spec if name in OFFICIAL else None
 
 
+def is_from_memory(name: str) -> bool:
+    """Whether `load` knows nothing of this name, as that of data in memory, which somebody chose in Python."""
+    kind, colon, _ = name.partition(":")
+    return kind not in KINDS or (kind in OWN_DATA and not colon)
+
+
 def available(*, home: Path | None = None) -> list[DatasetEntry]:
     """List every dataset that can be loaded by name. This only checks whether files exist."""
     root = files.home() if home is None else home
