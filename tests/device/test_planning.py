@@ -137,7 +137,7 @@ class TestPlan:
         source = device.open(tmp_path / "set")
         room = source.file_bytes(4)
         for given, mean, epochs in (({}, 90.0, 1000), ({"protocol": "quick"}, 60.0, 100), ({"epochs": 100}, 60.0, 100)):
-            plan = device.plan(source, bytes=room, **given)  # type: ignore[arg-type]
+            plan = device.plan(source, bytes=room, **given)
             assert plan.expected is not None
             assert (plan.expected.mean, plan.epochs, len(plan.others)) == (mean, epochs, 1)
         assert device.plan(source, bytes=room, protocol="paper", epochs=100).expected is None

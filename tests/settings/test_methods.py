@@ -126,8 +126,8 @@ class TestRegistry:
         with pytest.raises(
             SettingError,
             match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with the "
-            r"recipe dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 on your data: `mipset compare "
-            r"dsa-cifar10-ipc1 --data cifar100` works, at rates that were not chosen for them\.$",
+            r"recipe dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and `data` cifar100, at rates that were "
+            r"not chosen for these images\.$",
         ):
             METHODS["dsa"].recipe("paper-cifar100-ipc20", {})
 
@@ -140,8 +140,7 @@ class TestRegistry:
         with pytest.raises(
             SettingError,
             match=r"^`methods`: dsa-mdc has no recipe for fashion-mini\. Leave it out, or compare with the recipe "
-            r"cifar10-cpu on your data: `mipset compare cifar10-cpu --data fashion-mini` works, at rates that were not "
-            r"chosen for them\.$",
+            r"cifar10-cpu and `data` fashion-mini, at rates that were not chosen for these images\.$",
         ):
             METHODS["dsa-mdc"].recipe("demo", {})
         assert METHODS["dsa-mdc"].recipe("cifar10-cpu", {}) == recipe("cifar10-dsa-cpu", policy="mdc")

@@ -62,8 +62,7 @@ class Method:
             size = f" at `ipc` {ipc}" if published else ""
             raise SettingError(
                 f"`methods`: {self.name} has no recipe for {dataset}{size}. Leave it out, or compare with the recipe "
-                f"{choices(recipes)} on your data: `mipset compare {next(iter(recipes))} --data {dataset}` works, at "
-                "rates that were not chosen for them."
+                f"{choices(recipes)} and `data` {dataset}, at rates that were not chosen for these images."
             )
         return own
 
