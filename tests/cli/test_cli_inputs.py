@@ -40,9 +40,7 @@ class TestOwnData:
                 replace(read(out), provenance={"dataset": dataset}).write(tmp_path / "hostile")
                 verb[1] = tmp_path / "hostile"
                 message = refusal(*verb)
-                in_memory = (
-                    "which is no dataset that mipset can load, but perhaps data in memory in Python: add --data "
-                )
+                in_memory = "which mipset cannot load, such as data in memory in Python: add --data DATASET if "
                 reason = "data that are named in a file are not opened by themselves: add --data "
                 assert (reason if ":" in dataset else in_memory) in message
                 assert len(message) < 500

@@ -121,8 +121,8 @@ def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
         return kind
     if is_from_memory(name):
         raise SettingError(
-            f"{path} was condensed from {brief(name)}, which is no dataset that mipset can load, but perhaps data in "
-            "memory in Python: add --data DATASET if `mipset data` lists their name, or use the file in Python."
+            f"{path} was condensed from {brief(name)}, which mipset cannot load, such as data in memory in Python: add "
+            "--data DATASET if `mipset data` lists the same data, or evaluate it in Python."
         )
     wanted = {"folder": "folder:PATH", "npz": "npz:PATH", "imagenet": "imagenet:PATH", "hf": "hf:NAME"}.get(kind)
     raise SettingError(
