@@ -92,6 +92,13 @@ class TestText:
             assert len(text.splitlines()) <= 3
             assert len(text) < 400
 
+    def test_a_set_shows_the_curve_of_the_longest_training(self, golden: Artifact) -> None:
+        longest = replace(golden.accuracy[0], mean=70.0, protocol="paper, 1000 epochs")
+        text = repr(golden.with_accuracy([longest])).splitlines()[1]
+        way = "(convnet-3, width 4; protocol paper, 1000 epochs)"
+        assert text == f"accuracy 70.0 ± 1.2 % at size 1 {way}; 1 more curve in `accuracy`>"
+        assert repr(golden).endswith("62.0 ± 1.2 % at size 3 (convnet-3, width 4; protocol quick)>")
+
     @pytest.mark.parametrize("name", RECIPES)
     def test_a_recipe_shows_python_that_gives_it_again(self, name: str) -> None:
         assert eval(repr(RECIPES[name].recipe), {"Recipe": Recipe}) == RECIPES[name].recipe

@@ -114,7 +114,7 @@ class TestHelp:
         }
         data = {"--resolution", "--split-seed", "--skip-bad"}
         runs = {"--resume", "--fresh", "--max-time", "--log", "--tensorboard"}
-        limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch"}
+        limits = {"--bytes", "--memory", "--seconds", "--throughput", "--epochs", "--batch", "--protocol"}
         shown = flags(cli.parser())
         assert all("--quiet" in verb for path, verb in shown.items() if path)
         assert {path: verb - {"--quiet", "--json"} for path, verb in shown.items()} == {

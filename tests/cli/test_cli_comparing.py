@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -80,6 +81,21 @@ class TestTables:
         text = (tmp_path / "x" / "results.md").read_text()
         assert "36 training images and 24 test images" in text
         assert "The test images are a held-out share of 0.4 of the training images." in text
+
+    def test_results_of_other_settings_are_counted(
+        self, here: Here, tmp_path: Path, pets: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[str] = []
+        monkeypatch.setattr("mipset.cli.comparing.print_message", told.append)
+        command = ("compare", f"npz:{pets}", "--out", tmp_path / "x", *GRID, "--methods", "random")
+        first = here(*command, "--seeds", 2)
+        assert told == []
+        here(*command, "--outer", 1)
+        (message,) = told
+        assert message.startswith(f"{tmp_path / 'x'} has 2 more results of other settings, which are not in this table")
+        assert json.loads(here(*command, "--outer", 1, "--json"))["others"] == 2
+        assert here(*command, "--seeds", 2).splitlines()[:3] == first.splitlines()[:3]
+        assert told[-1].startswith(f"{tmp_path / 'x'} has 1 more result of other settings")
 
     def test_without_matplotlib_tables_are_written_and_a_message_says_so(
         self,

@@ -231,10 +231,15 @@ class TestCosts:
             r"about .* on this machine \(cpu, 1 thread, plain torch\): a match takes .* s, .*", rows["time"]
         )
         assert re.fullmatch(r"about [\d.]+ MB", rows["memory"])
+        assert printed.endswith(" or written: leave out --dry-run and add --out FILE to do it\n")
         assert names(tmp_path) == set()
         done(run("condense", "fashion-mini", "--out", "a", *TINY, cwd=tmp_path))
         written = (tmp_path / "a").stat().st_size
         assert rows["file"] in {byte_count(written + off) for off in range(-8, 9)}  # a header is padded to 8 bytes
+
+    def test_dry_run_does_not_ask_for_a_flag_that_was_given(self, here: Here, tmp_path: Path) -> None:
+        printed = here("condense", "fashion-mini", "--out", tmp_path / "a", "--dry-run", *TINY)
+        assert printed.endswith("nothing was condensed or written: leave out --dry-run to do it\n")
 
     def test_dry_run_refuses_what_the_run_would_refuse(
         self, tmp_path: Path, pets: Path, here: Here, refusal: Here

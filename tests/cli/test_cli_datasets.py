@@ -14,6 +14,7 @@ def test_data_lists_present_and_missing_datasets(tmp_path: Path) -> None:
     assert "fashion-mini\n" in printed
     assert "cifar10\n" in printed
     assert "not here: run `mipset data fetch cifar10`" in printed
+    assert "\n    to use it: write folder: and the path of the folder, such as folder:pets\n" in printed
     assert names(tmp_path) == set()
 
 

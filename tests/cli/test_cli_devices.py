@@ -69,6 +69,16 @@ class TestDevice:
         assert "training  10 epochs of 16 images, 1:20 at 2 images/s\n" in printed
         assert "accuracy  51.8 ± 1.2 % (convnet-3, width 4; protocol quick, from the sizes next to it)\n" in printed
 
+    def test_plan_says_that_there_are_other_accuracies(self, here: Here, refusal: Here, tmp_path: Path) -> None:
+        quick = read(GOLDEN).accuracy[-1]
+        longest = [replace(quick, mean=90.0, protocol="paper, 1000 epochs", seed=seed) for seed in range(5)]
+        replace(read(GOLDEN), accuracy=(quick, *longest)).write(tmp_path / "set")
+        printed = here("plan", tmp_path / "set")
+        assert "accuracy  90.0 ± 1.2 % (convnet-3, width 4; protocol paper, 1000 epochs)\nothers    90.0 " in printed
+        assert printed.endswith("; 2 more: choose with --protocol\n")
+        assert "accuracy  62.0 ± 1.2 % " in here("plan", tmp_path / "set", "--protocol", "quick")
+        assert "--protocol is 'x', but" in refusal("plan", tmp_path / "set", "--protocol", "x")
+
     def test_plan_of_a_file_without_accuracies(self, condensed: Path, here: Here) -> None:
         assert "accuracy  unknown: not measured at this size\n" in here("plan", condensed)
         printed = here("plan", condensed, "--epochs", 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -83,6 +84,17 @@ class TestNetworkChoice:
         printed = done(run("evaluate", condensed.name, *other, *BRIEF, cwd=tmp_path))
         assert printed.startswith("accuracy in % on test images, mean ± deviation over 1 network (resnet-10, width 2; ")
         assert [p.network for p in read(condensed).accuracy] == ["resnet-10, width 2"]
+
+    def test_rows_of_files_with_different_networks_say_which(self, here: Here, condensed: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other.safetensors"
+        replace(read(condensed), recipe={**read(condensed).recipe, "width": 2}).write(other)
+        heading, _, first, second = here("evaluate", condensed, other, "--sizes", 1, *BRIEF).splitlines()
+        assert heading.startswith("accuracy in % on test images, mean ± deviation over 1 network (protocol quick, 1 ep")
+        assert first.startswith(f"{condensed.stem} (convnet-2, width 4)  ")
+        assert second.startswith("other (convnet-2, width 2)  ")
+        rows = json.loads(here("evaluate", condensed, other, "--sizes", 1, *BRIEF, "--json"))["files"]
+        assert [row["accuracy"][0]["network"] for row in rows] == ["convnet-2, width 4", "convnet-2, width 2"]
+        assert [row["name"] for row in rows] == [condensed.stem, "other"]
 
     def test_evaluate_in_bfloat16(self, here: Here, condensed: Path) -> None:
         """The accuracies say so: they are another line of the set's curve."""

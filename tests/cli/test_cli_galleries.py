@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +147,23 @@ class TestPublish:
         so = "A gallery keeps no audit and no log, so the card does not tell"
         so += " the nearest real images (add --data DATASET)"
         assert told == [f"{so} and the time that it took (add --time TIME).", f"{so}."]
+
+    @pytest.mark.parametrize(
+        ("provenance", "line"),
+        [
+            ({"dataset": "stripes"}, "\n- command: none: it was made in Python, from data in memory\n"),
+            ({"dataset": "folder:pets"}, "\n- command: `mipset condense folder:pets "),
+            ({"dataset": "stripes", "imported": "mdc"}, ""),
+        ],
+    )
+    def test_set_of_data_in_memory_names_no_command(
+        self, condensed: Path, tmp_path: Path, here: Here, provenance: Any, line: str
+    ) -> None:
+        replace(read(condensed), provenance=provenance).write(condensed)
+        here("publish", condensed, "--to", tmp_path / "new", "--no-parquet", "--licence", "mit")
+        text = (tmp_path / "new" / "README.md").read_text("utf-8")
+        assert line in text
+        assert ("- command: " in text) == bool(line)
 
     @pytest.mark.parametrize(
         ("given", "short"), [("CC-BY-4.0", "cc-by-4.0"), ("Ask the photographers.", "other")]

@@ -33,13 +33,16 @@ class TestOwnData:
                 "folder:/etc",
                 f"npz:{pets}",
                 "folder:../../secret",
-                "pets.npz",
+                "pets.npz",  # as data in memory may be called
+                "hf",
                 "x\0" * 300,
             ):
                 replace(read(out), provenance={"dataset": dataset}).write(tmp_path / "hostile")
                 verb[1] = tmp_path / "hostile"
                 message = refusal(*verb)
-                assert "data that are named in a file are not opened by themselves: add --data " in message
+                in_memory = "which mipset cannot load, such as data in memory in Python: add --data DATASET if "
+                reason = "data that are named in a file are not opened by themselves: add --data "
+                assert (reason if ":" in dataset else in_memory) in message
                 assert len(message) < 500
         assert opened == []
 

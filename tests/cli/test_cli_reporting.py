@@ -131,8 +131,12 @@ class TestCommand:
         assert again.policy == policy
 
     def test_texts_of_a_file_cannot_become_commands(self) -> None:
-        artifact = made_up_set(provenance={"dataset": "x; rm -rf ~", "sha256": ""})
-        assert "mipset condense 'x; rm -rf ~' --recipe own-cpu" in command_of(artifact)
+        artifact = made_up_set(provenance={"dataset": "folder:x; rm -rf ~", "sha256": ""})
+        assert "mipset condense 'folder:x; rm -rf ~' --recipe own-cpu" in command_of(artifact)
+
+    @pytest.mark.parametrize("name", ["stripes", "arrays", "torch", "hf"])
+    def test_set_of_data_in_memory_has_no_command(self, name: str) -> None:
+        assert command_of(made_up_set(provenance={"dataset": name, "sha256": ""})) == ""
 
     def test_set_of_several_steps_has_no_command(self) -> None:
         assert command_of(made_up_set(provenance={"dataset": "cifar10", "grown_from": 3})) == ""

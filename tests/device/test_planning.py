@@ -103,13 +103,54 @@ class TestPlan:
         assert device.plan(source, bytes=room, epochs=100).expected is not None
         assert device.plan(source, bytes=room, epochs=99).expected is None
 
-    def test_plan_uses_the_curve_with_the_most_sizes(self, tmp_path: Path) -> None:
-        others = (point(4, 1.0, protocol="paper, 1000 epochs"), replace(point(4, 2.0), network="resnet"))
-        noise_set(accuracy=(*others, *noise_set().accuracy)).write(tmp_path / "set")
+    @pytest.mark.parametrize(
+        ("n", "mean", "epochs"),
+        [(1, 40.0, 100), (2, 90.0, 1000), (3, 92.0, 1000), (4, 94.0, 1000)],
+    )
+    def test_plan_uses_the_longest_training_that_covers_the_size(
+        self, tmp_path: Path, n: int, mean: float, epochs: int
+    ) -> None:
+        longest = [point(size, score, protocol="paper, 1000 epochs") for size, score in ((2, 90.0), (4, 94.0))]
+        noise_set(accuracy=(*noise_set().accuracy, *longest)).write(tmp_path / "set")
         source = device.open(tmp_path / "set")
-        expected = device.plan(source, bytes=source.file_bytes(4)).expected
-        assert expected is not None
-        assert expected.mean == 60.0
+        plan = device.plan(source, bytes=source.file_bytes(n))
+        assert plan.expected is not None
+        assert (plan.expected.mean, plan.epochs) == (mean, epochs)
+        assert [other.protocol[:5] for other in plan.others] == (["quick"] if n > 1 else [])
+        part = device.open(tmp_path / "set")[:n]
+        part.write(tmp_path / "part")
+        if n != 3:  # which the part does not know from a larger size
+            assert device.plan(device.open(tmp_path / "part")).expected == plan.expected
+
+    def test_of_equally_long_trainings_the_one_with_the_most_sizes_counts(self, set_path: Path, tmp_path: Path) -> None:
+        other = replace(point(4, 2.0), network="resnet")
+        noise_set(accuracy=(other, *noise_set().accuracy)).write(tmp_path / "set")
+        source = device.open(tmp_path / "set")
+        plan = device.plan(source, bytes=source.file_bytes(4))
+        assert plan.expected is not None
+        assert plan.expected.mean == 60.0
+        assert [other.network for other in plan.others] == ["resnet"]
+
+    def test_protocol_and_epochs_choose_a_curve(self, tmp_path: Path) -> None:
+        longest = point(4, 90.0, protocol="paper, 1000 epochs")
+        noise_set(accuracy=(longest, *noise_set().accuracy)).write(tmp_path / "set")
+        source = device.open(tmp_path / "set")
+        room = source.file_bytes(4)
+        for given, mean, epochs in (({}, 90.0, 1000), ({"protocol": "quick"}, 60.0, 100), ({"epochs": 100}, 60.0, 100)):
+            plan = device.plan(source, bytes=room, **given)
+            assert plan.expected is not None
+            assert (plan.expected.mean, plan.epochs, len(plan.others)) == (mean, epochs, 1)
+        assert device.plan(source, bytes=room, protocol="paper", epochs=100).expected is None
+        assert device.plan(source, protocol="quick").epochs == 50, "also of a size that was not measured"
+
+    def test_unknown_protocol_is_refused(self, set_path: Path, tmp_path: Path) -> None:
+        with pytest.raises(
+            SettingError, match=r"^`protocol` is 'quik', but .* has no .* of it\. Did you mean quick\? "
+        ):
+            device.plan(device.open(set_path), protocol="quik")
+        noise_set(accuracy=()).write(tmp_path / "set")
+        with pytest.raises(SettingError, match=r"^`protocol` is 'quick', but .* has no accuracies\. Leave it out\."):
+            device.plan(device.open(tmp_path / "set"), protocol="quick")
 
     def test_error_names_every_limit_that_size_1_exceeds(self, set_path: Path) -> None:
         source = device.open(set_path)

@@ -20,7 +20,7 @@ from mipset.exchange.card import card, without_front_matter
 from mipset.exchange.publishing import publish
 from mipset.file.audit_file import AuditFile, Neighbour
 from mipset.file.decoding import decoded
-from noise_sets import noise_set
+from noise_sets import noise_set, point
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,10 @@ def test_card_tells_how_it_was_made_and_how_good_it_is(published: Path) -> None:
 
 def test_card_tells_what_mipset_is_and_cites_the_paper(published: Path) -> None:
     text = (published / "README.md").read_text("utf-8")
-    assert "mipset is a Python library that makes such sets and reads them: `pip install mipset`." in text
+    assert (
+        "mipset is a Python library that makes such sets and reads them. What follows needs it to be installed" in text
+    )
+    assert "pip install" not in text, "mipset is on no index"
     citation = (Path(__file__).parents[2] / "CITATION.cff").read_text("utf-8").partition("preferred-citation:")[2]
     given, family = (re.findall(rf"{kind}-names: (.*)", citation) for kind in ("given", "family"))
     title, year = re.findall(r"  title: \"(.*)\"", citation)[0], re.findall(r"year: (\d+)", citation)[0]
@@ -110,6 +113,35 @@ def test_card_lists_the_nearest_real_images() -> None:
     )
     assert "| b | 1, tile 2 | 3.2 | 71 (real\\|a) |\n" in text
     assert "| b | 6," not in text
+
+
+def test_card_of_a_set_without_tiles_names_none() -> None:
+    audit = AuditFile("", "", 12.5, ["real"], [Neighbour(2, 1, 1, 70, 0, 3.25, 0.2)])
+    assert "| b | 2 | 3.2 | 70 (real) |\n" in card(publication(noise_set(factor=1), audit=audit), {}, "")
+
+
+def test_card_begins_with_the_longest_training() -> None:
+    longest = [point(size, 70.0 + size, 1.0, "paper, 1000 epochs") for size in (1, 2)]
+    text = card(publication(noise_set(accuracy=(*noise_set().accuracy, *longest))), {}, "")
+    assert "- accuracy 1: `convnet-3, width 4; protocol paper, 1000 epochs; " in text
+    assert " | 71.0 ± 1.0 | 40.0 ± 1.0 |\n| 2 | " in text
+    converged = "Networks of the protocol `quick` are far from converged"
+    assert converged in text
+    assert converged not in card(publication(noise_set(accuracy=longest)), {}, "")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "modules"),
+    [
+        ({"objective": "mine:Far"}, "`mine`"),
+        ({"objective": "2*mine:Far/3+10*confidence", "policy": "my.lab:Own"}, "`mine` and `my.lab`"),
+        ({"policy": "mipset.condensing.policies:EveryPrefix", "prefix_weights": "fleet:1:2"}, ""),
+    ],
+)
+def test_card_names_modules_that_are_not_of_mipset(recipe: dict[str, str], modules: str) -> None:
+    text = card(publication(noise_set(recipe=recipe)), {}, "")
+    assert ("own classes" in text) == bool(modules)
+    assert f"- own classes: of {modules}, from the publisher and no part of mipset; " in text or not modules
 
 
 def test_card_of_a_large_set_lists_what_was_measured() -> None:

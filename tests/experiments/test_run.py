@@ -42,6 +42,12 @@ from toy_comparisons import (
 )
 
 
+@pytest.mark.parametrize(("number", "text"), [(1, ", 1 thread, torch "), (2, ", 2 threads, torch ")])
+def test_processor_has_its_threads(monkeypatch: pytest.MonkeyPatch, number: int, text: str) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number)
+    assert text in run.processor()
+
+
 def condensed(recipe: Recipe, data: Dataset, start: torch.Tensor | None = None) -> Any:
     *_, step = condense(assemble(recipe, data, start=start))
     return pack(step, recipe, data).images

@@ -65,6 +65,9 @@ def test_unknown_recipe_is_refused() -> None:
 
 def test_every_named_recipe_states_its_time_and_accuracy() -> None:
     assert all(named.promise for named in RECIPES.values())
+    assert RECIPES["paper-cifar10-ipc10"].promise.endswith(
+        "hours for baseline-c and 15.1 for mdc; a mean over sizes of 53.2 % for baseline-c and 58.4 % for mdc"
+    )
 
 
 SIX = "color_crop_cutout_flip_scale_rotate"

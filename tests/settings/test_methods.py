@@ -125,8 +125,9 @@ class TestRegistry:
     def test_field_has_no_minute_sized_stand_in_beside_a_recipe_of_the_paper(self) -> None:
         with pytest.raises(
             SettingError,
-            match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with a recipe "
-            r"for the dataset of dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and choose your `data`\.$",
+            match=r"^`methods`: dsa has no recipe for cifar100 at `ipc` 20\. Leave it out, or compare with the "
+            r"recipe dsa-cifar10-ipc1, dsa-cifar10-ipc10 or dsa-cifar10-ipc50 and `data` cifar100, at rates that were "
+            r"not chosen for these images\.$",
         ):
             METHODS["dsa"].recipe("paper-cifar100-ipc20", {})
 
@@ -138,10 +139,11 @@ class TestRegistry:
     def test_method_without_a_recipe_for_the_data_says_what_to_do(self) -> None:
         with pytest.raises(
             SettingError,
-            match=r"^`methods`: dsa-mdc has no recipe for fashion-mini\. Leave it out, or compare with a recipe for "
-            r"the dataset of cifar10-dsa-cpu and choose your `data`\.$",
+            match=r"^`methods`: dsa-mdc has no recipe for fashion-mini\. Leave it out, or compare with the recipe "
+            r"cifar10-cpu and `data` fashion-mini, at rates that were not chosen for these images\.$",
         ):
             METHODS["dsa-mdc"].recipe("demo", {})
+        assert METHODS["dsa-mdc"].recipe("cifar10-cpu", {}) == recipe("cifar10-dsa-cpu", policy="mdc")
 
     def test_builder_keys_equal_the_builders(self) -> None:
         assert {method.builder for method in METHODS.values()} == set(BUILDERS)

@@ -143,12 +143,17 @@ def run_compare(arguments: argparse.Namespace) -> None:
             write_report(comparison)
             raise
     files = write_report(comparison)
-    results, folder = comparison.results(), comparison.store.folder
+    results, folder, others = comparison.results(), comparison.store.folder, comparison.others()
     print_result(
         arguments,
-        {"folder": folder, "files": files, "results": [asdict(result) for result in results]},
+        {"folder": folder, "files": files, "results": [asdict(result) for result in results], "others": others},
         "\n".join([*_tables(results), f"{folder}: {', '.join(files[:-1])} and {files[-1]}"]),
     )
+    if others:
+        print_message(
+            f"{folder} has {counted(others, 'more result')} of other settings, which are not in this table: they stay "
+            "in results.jsonl, and the command with those settings shows them again."
+        )
     if not any(file.endswith(".svg") for file in files):
         print_message(f"Charts were not drawn: matplotlib is not installed. Run {how_to_install('charts')}.")
 

@@ -517,7 +517,8 @@ def _print_cost(
         "engine": str(engine),
         "settings": asdict(recipe),
     }
-    note = "nothing was condensed or written: leave out --dry-run and add --out FILE to do it"
+    needed = "leave out --dry-run" if arguments.out is not None else "leave out --dry-run and add --out FILE"
+    note = f"nothing was condensed or written: {needed} to do it"
     print_result(arguments, facts, f"{titled_lines(rows)}\n{note}")
 
 

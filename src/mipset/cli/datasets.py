@@ -28,7 +28,8 @@ def run_data(arguments: argparse.Namespace) -> None:
     entries = available()
     lines = []
     for entry in entries:
-        state = f"here: {entry.path}" if entry.present else f"not here: {entry.how_to_get}"
+        missing = "to use it" if ":" in entry.name else "not here"  # the user's own data have no place of their own
+        state = f"here: {entry.path}" if entry.present else f"{missing}: {entry.how_to_get}"
         lines.append(f"{entry.name}\n    {entry.description}\n    {state}")
     print_result(arguments, [asdict(entry) for entry in entries], "\n".join(lines))
 

@@ -16,9 +16,11 @@ from mipset.errors import SettingError, printable
 from mipset.units import byte_count, duration
 
 if TYPE_CHECKING:
+    from mipset.device.planning import Expected
     from mipset.device.source import Source
 
-LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch")
+LIMITS = ("bytes", "memory", "seconds", "throughput", "epochs", "batch", "protocol")
+MOST_OTHERS = 3  # accuracies of other trainings that are printed
 
 
 def add(verbs: Verbs) -> None:
@@ -76,6 +78,12 @@ def _add_limit_flags(verb: Parser) -> None:
     group.add_argument(
         "--epochs", metavar="E", type=int, help="epochs of training (default: those that the file was evaluated with)"
     )
+    group.add_argument(
+        "--protocol",
+        metavar="NAME",
+        help="epochs and accuracies of this protocol in the file, such as standard (default: those of the longest "
+        "training)",
+    )
     group.add_argument("--batch", metavar="K", type=int, default=64, help="images per batch (default: 64)")
 
 
@@ -101,12 +109,7 @@ def run_plan(arguments: argparse.Namespace) -> None:
         pace = "" if plan.seconds is None else f", {duration(plan.seconds)} at {arguments.throughput:g} images/s"
         training = f"{counted(plan.epochs, 'epoch')} of {counted(plan.images, 'image')}{pace}"
     if plan.expected is not None:
-        expected = plan.expected
-        interpolated = "" if expected.measured else ", from the sizes next to it"
-        networks = "" if expected.networks > 1 else "one network; "
-        accuracy = printable(
-            f"{expected.percent} ({networks}{expected.network}; protocol {expected.protocol}{interpolated})"
-        )
+        accuracy = _expected_text(plan.expected)
     elif arguments.epochs is not None:
         accuracy = f"unknown: not measured at this size after {counted(arguments.epochs, 'epoch')}"
     rows = {
@@ -116,7 +119,18 @@ def run_plan(arguments: argparse.Namespace) -> None:
         "training": training,
         "accuracy": accuracy,
     }
+    if plan.others:
+        listed = [_expected_text(each) for each in plan.others[:MOST_OTHERS]]
+        more = [f"{len(plan.others) - len(listed)} more"] if len(plan.others) > len(listed) else []
+        rows["others"] = f"{'; '.join([*listed, *more])}: choose with --protocol"
     print_result(arguments, {"file": source.name, "of": source.about.ipc, **asdict(plan)}, titled_lines(rows))
+
+
+def _expected_text(expected: Expected) -> str:
+    """`60.0 % (one network; convnet-3, width 64; protocol quick)`."""
+    interpolated = "" if expected.measured else ", from the sizes next to it"
+    networks = "" if expected.networks > 1 else "one network; "
+    return printable(f"{expected.percent} ({networks}{expected.network}; protocol {expected.protocol}{interpolated})")
 
 
 def run_fetch(arguments: argparse.Namespace) -> None:

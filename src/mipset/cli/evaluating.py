@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,7 +149,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         curves, failures = _evaluate_all(arguments, workers, tasks, names, executor)
     from mipset.display.tables import accuracy_table
 
-    settings = dict.fromkeys(f"{points[0].network}; protocol {points[0].protocol}" for points in curves.values())
+    shared, own = _settings_of(curves)
+    titles = {name: f"{name} ({'; '.join(own[name])})" if own[name] else name for name in curves}
     seconds = time.monotonic() - start
     fleets = {names[path]: fleet_of(artifact) for path, artifact in files.items()}
     rows = [
@@ -159,10 +161,22 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         arguments,
         {"seconds": seconds, "files": rows},
         f"accuracy in % on test images, mean ± deviation over {counted(arguments.networks, 'network')} "
-        f"({' and '.join(settings)}; seed {arguments.seed}; {duration(seconds)})\n{accuracy_table(curves, fleets)}",
+        f"({'; '.join([*shared, f'seed {arguments.seed}', duration(seconds)])})\n"
+        + accuracy_table(
+            {titles[name]: points for name, points in curves.items()},
+            {titles[name]: shares for name, shares in fleets.items()},
+        ),
     )
     if failures:
         raise ChangedError(" ".join(failures))
+
+
+def _settings_of(curves: Mapping[str, Sequence[Accuracy]]) -> tuple[list[str], dict[str, list[str]]]:
+    """The network and the protocol if all files have the same, and for each file those that are not the same."""
+    settings = {name: (points[0].network, f"protocol {points[0].protocol}") for name, points in curves.items()}
+    columns = list(zip(*settings.values(), strict=True))
+    shared = [column[0] for column in columns if len(set(column)) == 1]
+    return shared, {name: [text for text in texts if text not in shared] for name, texts in settings.items()}
 
 
 def evaluation_of(arguments: argparse.Namespace, device: torch.device, artifact: Artifact, data: Dataset) -> Evaluation:

@@ -81,6 +81,7 @@ def run_publish(arguments: argparse.Namespace) -> None:
     It has FILE, its training images as Parquet with a configuration for each size, a card, a picture of the accuracy
     curve, and an index: so it is a gallery. An audit and a log beside FILE are used for the card.
     """
+    from mipset.data import is_from_memory
     from mipset.display.report.files import shown_file
     from mipset.exchange.card import Publication
     from mipset.exchange.publishing import check_target, publish
@@ -95,6 +96,7 @@ def run_publish(arguments: argparse.Namespace) -> None:
     licence, note = _licence(arguments, shown)
     time, audit = _time(arguments, shown), _audit(arguments, shown)
     _tell_what_is_missing(arguments, bool(time), audit is not None)
+    dataset, is_imported = shown.artifact.provenance.get("dataset"), "imported" in shown.artifact.provenance
     publication = Publication(
         name=name,
         artifact=shown.artifact,
@@ -104,6 +106,7 @@ def run_publish(arguments: argparse.Namespace) -> None:
         fetch=f"mipset fetch {PREFIX}{name} --ipc {size} --out small.safetensors",
         time=time,
         audit=audit,
+        in_memory=bool(dataset) and not is_imported and is_from_memory(str(dataset)),
     )
     entry = publish(publication, arguments.to, with_parquet=not arguments.no_parquet, force=arguments.force)
     facts = {"folder": arguments.to, "bytes": length_of(arguments.to), "set": asdict(entry)}

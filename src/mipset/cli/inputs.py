@@ -111,7 +111,7 @@ def dataset_of_file(arguments: argparse.Namespace, path: Path, artifact: Artifac
 
 def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
     """The published dataset that a file says it was condensed from."""
-    from mipset.data import spec_of
+    from mipset.data import is_from_memory, spec_of
 
     name = provenance.get("dataset")
     if not isinstance(name, str):
@@ -119,6 +119,11 @@ def _named_by(path: Path, provenance: Mapping[str, Any]) -> str:
     kind = name.partition(":")[0]
     if spec_of(kind) is not None:
         return kind
+    if is_from_memory(name):
+        raise SettingError(
+            f"{path} was condensed from {brief(name)}, which mipset cannot load, such as data in memory in Python: add "
+            "--data DATASET if `mipset data` lists the same data, or evaluate it in Python."
+        )
     wanted = {"folder": "folder:PATH", "npz": "npz:PATH", "imagenet": "imagenet:PATH", "hf": "hf:NAME"}.get(kind)
     raise SettingError(
         f"{path} was condensed from {brief(name, str)}, and data that are named in a file are not opened by "

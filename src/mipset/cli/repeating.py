@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def command_of(artifact: Artifact) -> str:
     """The command that makes a set again: the nearest named recipe, and what differs from it. Empty if unknown."""
+    from mipset.data import is_from_memory
     from mipset.file.provenance import NOT_ONE_RUN
     from mipset.settings.catalogue import RECIPES
     from mipset.settings.recipe import Recipe
@@ -25,7 +26,11 @@ def command_of(artifact: Artifact) -> str:
     provenance: Mapping[str, Any] = artifact.provenance
     dataset = provenance.get("dataset")
     unusual = (*NOT_ONE_RUN, "rank", "held_out")
-    if not isinstance(dataset, str) or any(provenance.get(key) is not None for key in unusual):
+    if (
+        not isinstance(dataset, str)
+        or is_from_memory(dataset)
+        or any(provenance.get(key) is not None for key in unusual)
+    ):
         return ""
     stored = {f.name: artifact.recipe[f.name] for f in fields(Recipe) if f.name in artifact.recipe}
     try:

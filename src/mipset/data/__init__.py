@@ -3,7 +3,7 @@
 from mipset.data.arrays import from_arrays
 from mipset.data.dataset import Dataset, Split
 from mipset.data.fetching import fetch
-from mipset.data.registry import DatasetEntry, available, load, spec_of
+from mipset.data.registry import DatasetEntry, available, is_from_memory, load, spec_of
 from mipset.data.samples import from_hf, from_torch
 from mipset.io.files import home
 
@@ -17,6 +17,7 @@ __all__ = [
     "from_hf",
     "from_torch",
     "home",
+    "is_from_memory",
     "load",
     "spec_of",
 ]

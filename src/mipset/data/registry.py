@@ -17,18 +17,26 @@ from mipset.io import files
 from mipset.reporting import Report, silent
 
 OWN_DATA = {  # how to write the name, what it is, and how to load it
-    "folder": ("folder:PATH", "your own pictures, in one sub-folder per class", "give the folder: folder:PATH"),
-    "npz": ("npz:PATH", "your own arrays, in one .npz file", "give the file: npz:PATH"),
+    "folder": (
+        "folder:PATH",
+        "your own pictures, in one sub-folder per class",
+        "write folder: and the path of the folder, such as folder:pets",
+    ),
+    "npz": (
+        "npz:PATH",
+        "your own arrays, in one .npz file",
+        "write npz: and the path of the file, such as npz:pets.npz",
+    ),
     "imagenet": (
         "imagenet:PATH[:classes=WNID,WNID,...]",
         "any classes of ImageNet, or pictures in the same folders, 224x224 RGB",
-        "give the folder that holds train/nXXXXXXXX and val/nXXXXXXXX, and the classes if not all: "
-        "imagenet:PATH:classes=n01440764,n02102040",
+        "write imagenet: and the path of the folder that holds train/nXXXXXXXX and val/nXXXXXXXX, and the classes if "
+        "not all, such as imagenet:ILSVRC2012:classes=n01440764,n02102040",
     ),
     hf.KIND: (
         "hf:NAME[:CONFIG][:image=COLUMN][:label=COLUMN]",
         "a dataset of Hugging Face, from the cache of its library or from a folder",
-        "run `mipset data fetch hf:NAME[:CONFIG]`, or give a folder: hf:PATH",
+        "run `mipset data fetch hf:NAME[:CONFIG]` and write hf:NAME[:CONFIG], or write hf: and the path of a folder",
     ),
 }
 OPTIONS = {"imagenet": ("classes",), hf.KIND: hf.COLUMNS}  # which may follow the path or name
@@ -119,6 +127,12 @@ def spec_of(name: str) -> DatasetSpec | None:
     if name == FASHION_MINI.name:
         return FASHION_MINI
     return OFFICIAL[name].spec if name in OFFICIAL else None
+
+
+def is_from_memory(name: str) -> bool:
+    """Whether `load` knows nothing of this name, as that of data in memory, which somebody chose in Python."""
+    kind, colon, _ = name.partition(":")
+    return kind not in KINDS or (kind in OWN_DATA and not colon)
 
 
 def available(*, home: Path | None = None) -> list[DatasetEntry]:

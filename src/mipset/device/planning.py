@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from mipset.device.arguments import check_positive, checked_count
 from mipset.device.source import Source
-from mipset.errors import BudgetError, SettingError
+from mipset.errors import BudgetError, SettingError, brief, choose
 from mipset.file.description import Accuracy, Description
 from mipset.file.header import file_bytes
+from mipset.file.measured import measured_curves, protocol_name, training_time
 from mipset.file.pixels import Values
 from mipset.file.training_images import Labels
 from mipset.settings.protocol import BATCH, training_epochs
@@ -54,6 +53,7 @@ class Plan:
     epochs: int | None  # None if neither the caller nor the file gives them
     seconds: float | None  # of training; None without throughput or epochs
     expected: Expected | None  # None if nothing was measured for this size and these epochs
+    others: tuple[Expected, ...] = ()  # of this size after other trainings, which the file has too
 
 
 def plan(
@@ -65,6 +65,7 @@ def plan(
     throughput: float | None = None,
     epochs: int | None = None,
     batch: int = BATCH,
+    protocol: str | None = None,
 ) -> Plan:
     """The largest size within the given limits. Only the header of the file is read.
 
@@ -74,8 +75,14 @@ def plan(
       image of two batches (the current and the next) and of the 8 that decoding needs. The network needs more on top.
     - `seconds`: of training, at `throughput` images per second, which `probe` measures: images · epochs / throughput.
 
-    Without `epochs`, the epochs are those with which the accuracies in the file were measured. The plan has the largest
-    size and not the one with the highest accuracy in the file, because that would select a size by test images.
+    Without `epochs`, the epochs are those with which the accuracies in the file were measured. A file may have several
+    curves of accuracies, each of one network and protocol. For every size, that of the longest training counts, which
+    has the most epochs, among the curves that were measured at this size, or at a smaller and a larger one. `protocol`
+    is the name of a protocol in the file, such as standard: then only its curves count. With `epochs`, only curves of
+    so many epochs do. `others` of the plan is what the other curves say about its size.
+
+    The plan has the largest size and not the one with the highest accuracy in the file, because that would select a
+    size by test images.
     """
     limits = {"bytes": bytes, "memory": memory, "seconds": seconds, "throughput": throughput}
     for name, limit in limits.items():
@@ -84,7 +91,9 @@ def plan(
     epochs, batch = None if epochs is None else checked_count("epochs", epochs), checked_count("batch", batch)
     if seconds is not None and throughput is None:
         raise SettingError("`seconds` needs `throughput`, in images per second. device.probe() measures it.")
-    planner = _Planner(source.about, epochs, batch, throughput)
+    if protocol is not None:
+        _check_protocol(protocol, source)
+    planner = _Planner(source.about, epochs, batch, throughput, protocol)
     if seconds is not None and planner.epochs(1) is None:
         raise SettingError(f"{source.name} does not tell for how many epochs to train. Give `epochs`.")
     sizes = range(1, source.about.ipc + 1)
@@ -101,7 +110,7 @@ def plan(
 
 def plans(about: Description, batch: int = BATCH) -> list[Plan]:
     """What every size of a set takes, from its description."""
-    planner = _Planner(about, None, batch, None)
+    planner = _Planner(about, None, batch, None, None)
     return [planner.plan(size) for size in range(1, about.ipc + 1)]
 
 
@@ -127,43 +136,16 @@ def probe(
     return steps * batch / spent
 
 
-class TrainingTime(NamedTuple):
-    """How long the networks of an accuracy curve were trained."""
-
-    epochs: int
-    least_steps: int
-    batch: int
-
-    def epochs_for(self, images: int) -> int:
-        """The epochs on so many training images."""
-        return training_epochs(images, *self)
-
-
-def training_time(curve: Sequence[Accuracy]) -> TrainingTime | None:
-    """How long the networks of these points were trained; None if no point tells it."""
-    for point in curve:
-        if point.epochs is not None and point.least_steps is not None and point.batch is not None:
-            return TrainingTime(point.epochs, point.least_steps, point.batch)
-    return training_time_of_old_file(curve[0].protocol) if curve else None
-
-
-def training_time_of_old_file(protocol: str) -> TrainingTime | None:
-    """The training time in the text of a protocol, such as `quick, 16 epochs, at least 100 steps`.
-
-    Points of older files have no fields for it. Their protocols had all the same batch, which the text does not tell.
-    """
-    match = re.search(r"\b([1-9]\d{0,8}) epochs(?:, at least (\d{1,9}) steps)?", protocol)
-    return TrainingTime(int(match[1]), int(match[2] or 0), BATCH) if match else None
-
-
 class _Planner:
     """What each size takes, and its expected accuracy."""
 
-    def __init__(self, about: Description, epochs: int | None, batch: int, throughput: float | None) -> None:
+    def __init__(
+        self, about: Description, epochs: int | None, batch: int, throughput: float | None, protocol: str | None
+    ) -> None:
         self._about = about
         self._epochs, self._batch, self._throughput = epochs, batch, throughput
-        self._curve = _longest_curve(self._about.accuracy)
-        self._training_time = training_time(self._curve)
+        self._curves = measured_curves(about.accuracy)  # the longest training first
+        self._chosen = [curve for curve in self._curves if protocol in (None, protocol_name(curve[0].protocol))]
 
     def images(self, size: int) -> int:
         return size * self._about.shape[1] * self._about.factor**2
@@ -176,13 +158,18 @@ class _Planner:
         return pixels + 16 * self.images(size) + (2 * self._batch + 8) * 4 * prod(self._about.shape[2:])
 
     def epochs(self, size: int) -> int | None:
-        return self._epochs or self._measured_epochs(size)
+        if self._epochs is not None:
+            return self._epochs
+        curve = next((curve for curve in self._chosen if _covers(curve, size)), self._chosen[0] if self._chosen else [])
+        return self._measured_epochs(curve, size)
 
     def seconds(self, size: int) -> float | None:
         epochs = self.epochs(size)
         return None if epochs is None or self._throughput is None else self.images(size) * epochs / self._throughput
 
     def plan(self, size: int) -> Plan:
+        expected = next((curve for curve in self._chosen if self._is_of(curve, size)), None)
+        others = (curve for curve in self._curves if curve is not expected and _covers(curve, size))
         return Plan(
             size=size,
             images=self.images(size),
@@ -190,31 +177,43 @@ class _Planner:
             memory=self.memory(size),
             epochs=self.epochs(size),
             seconds=self.seconds(size),
-            expected=self._expected(size),
+            expected=None if expected is None else _expected(expected, size),
+            others=tuple(_expected(curve, size) for curve in others),
         )
 
-    def _measured_epochs(self, size: int) -> int | None:
-        return None if self._training_time is None else self._training_time.epochs_for(self.images(size))
+    def _is_of(self, curve: Sequence[Accuracy], size: int) -> bool:
+        """Whether a curve tells what to expect of this size after the planned epochs."""
+        return _covers(curve, size) and self._measured_epochs(curve, size) in (None, self.epochs(size))
 
-    def _expected(self, size: int) -> Expected | None:
-        if self._measured_epochs(size) not in (None, self.epochs(size)):
-            return None
-        measured = {point.size: point for point in self._curve}
-        smaller, larger = [s for s in measured if s <= size], [s for s in measured if s >= size]
-        if not smaller or not larger:
-            return None
-        a, b = measured[max(smaller)], measured[min(larger)]
-        share = (size - a.size) / (b.size - a.size) if a is not b else 0.0
-        mean, std = (low + share * (high - low) for low, high in ((a.mean, b.mean), (a.std, b.std)))
-        return Expected(mean, std, min(a.networks, b.networks), a.network, a.protocol, size in measured)
+    def _measured_epochs(self, curve: Sequence[Accuracy], size: int) -> int | None:
+        time = training_time(curve)
+        return None if time is None else training_epochs(self.images(size), *time)
 
 
-def _longest_curve(points: Sequence[Accuracy]) -> list[Accuracy]:
-    """Points of one protocol, network, dataset and seed: of several such curves, the one with the most sizes."""
-    curves: dict[tuple[object, ...], list[Accuracy]] = {}
-    for point in points:
-        curves.setdefault((point.protocol, point.network, point.data, point.seed), []).append(point)
-    return max(curves.values(), key=len, default=[])
+def _covers(curve: Sequence[Accuracy], size: int) -> bool:
+    """Whether a curve was measured at this size, or at a smaller and a larger one."""
+    return curve[0].size <= size <= curve[-1].size
+
+
+def _expected(curve: Sequence[Accuracy], size: int) -> Expected:
+    """What a curve says about a size that it covers."""
+    measured = {point.size: point for point in curve}
+    a = measured[max(each for each in measured if each <= size)]
+    b = measured[min(each for each in measured if each >= size)]
+    share = (size - a.size) / (b.size - a.size) if a is not b else 0.0
+    mean, std = (low + share * (high - low) for low, high in ((a.mean, b.mean), (a.std, b.std)))
+    return Expected(mean, std, min(a.networks, b.networks), a.network, a.protocol, size in measured)
+
+
+def _check_protocol(protocol: str, source: Source) -> None:
+    """Refuse the name of a protocol that the file has no accuracies of."""
+    names = dict.fromkeys(brief(protocol_name(point.protocol), str) for point in source.about.accuracy)
+    if not names:
+        raise SettingError(f"`protocol` is {brief(protocol)}, but {source.name} has no accuracies. Leave it out.")
+    if protocol not in names:
+        raise SettingError(
+            f"`protocol` is {brief(protocol)}, but {source.name} has no accuracies of it. {choose(protocol, names)}."
+        )
 
 
 def _why_nothing_fits(least: Plan, bytes: float | None, memory: float | None, seconds: float | None) -> str:

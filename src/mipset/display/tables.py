@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mipset.errors import printable
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.file.gallery_index import Entry
+from mipset.file.measured import measured_curves, protocol_name
 from mipset.units import byte_count, spread
 
 
@@ -103,7 +104,7 @@ def gallery_table(entries: Sequence[Entry]) -> str:
     """The sets of a gallery: what they are, how large and how good."""
     rows = [["name", "dataset", "images per class", "size", "accuracy in % (images per class)", "protocol", "licence"]]
     for entry in entries:
-        curve = _best_known_curve(entry.accuracy)
+        curve = next(iter(measured_curves(entry.accuracy)), [])
         shown = [point for place, point in enumerate(curve) if place in (0, len(curve) // 2, len(curve) - 1)]
         rows.append(
             [
@@ -112,20 +113,11 @@ def gallery_table(entries: Sequence[Entry]) -> str:
                 str(entry.ipc),
                 byte_count(entry.bytes),
                 ", ".join(f"{point.mean:.1f} ({point.size})" for point in shown) or "not measured",
-                printable(curve[0].protocol.partition(",")[0]) if curve else "",
+                printable(protocol_name(curve[0].protocol)) if curve else "",
                 printable(entry.licence),
             ]
         )
     return in_columns(rows, left=(0, 1, 4, 5, 6))
-
-
-def _best_known_curve(points: Iterable[Accuracy]) -> list[Accuracy]:
-    """The points that were measured in one way, ordered by size: the way that trains longest, or has the most sizes."""
-    curves: dict[tuple[str, str, int, str], list[Accuracy]] = {}
-    for point in points:
-        curves.setdefault((point.protocol, point.network, point.seed, point.data), []).append(point)
-    best: list[Accuracy] = max(curves.values(), key=lambda curve: (curve[0].epochs or 0, len(curve)), default=[])
-    return sorted(best, key=lambda point: point.size)
 
 
 def _parts(parts: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,19 @@ from mipset.file.artifact import Artifact
 from mipset.file.audit_file import AuditFile, suspicious
 from mipset.file.description import Accuracy
 from mipset.file.header import file_bytes
+from mipset.file.measured import measured_curves, protocol_name
+from mipset.settings.protocol import QUICK
 from mipset.units import byte_count, spread
 
 NEAREST = 5  # images of an audit that are listed
 # The paper, as in CITATION.cff.
 PAPER = "Yang He, Lingao Xiao, Joey Tianyi Zhou, Ivor W. Tsang: Multisize Dataset Condensation, ICLR 2024"
 ARXIV = "arXiv:2403.06075"
+# Settings that can name a class of the publisher's own, as module:Class, alone or in a sum.
+OWN_SETTINGS = (
+    *("objective", "policy", "sampler", "learner", "pixel_optimiser", "metric", "match_augment", "network"),
+)
+OWN = re.compile(r"\b([A-Za-z_][\w.]*):[A-Za-z_]\w*", re.ASCII)
 MOST_ROWS = 20  # of the table of sizes, if every size has one
 # Short names of licences that Hugging Face knows, as far as datasets have them.
 LICENCES = (
@@ -41,6 +49,7 @@ class Publication:
     fetch: str = ""  # the command that downloads a small size
     time: str = ""  # that it took to make, in words; empty if it is unknown
     audit: AuditFile | None = None
+    in_memory: bool = False  # whether the data were given to mipset in Python, so that no command makes the set again
 
     @property
     def dataset(self) -> str:
@@ -133,9 +142,9 @@ def _title(dataset: str, publication: Publication) -> str:
 
 
 def _accuracies(artifact: Artifact) -> Iterable[str]:
-    """The accuracy of each size, with one column for each way of measuring it."""
+    """The accuracy of each size, with one column for each way of measuring it, the longest training first."""
     curves: dict[str, dict[int, Accuracy]] = {}
-    for point in artifact.accuracy:
+    for point in (point for curve in measured_curves(artifact.accuracy) for point in curve):
         other = "" if point.data == artifact.provenance.get("sha256") else f", tested with data {point.data[:12]}"
         networks = f"{point.networks} networks" if point.networks > 1 else "one network"
         way = f"{point.network}; protocol {point.protocol}; seed {point.seed}; {networks}{other}"
@@ -147,6 +156,11 @@ def _accuracies(artifact: Artifact) -> Iterable[str]:
             "Accuracy in % on the test images after the last epoch, for networks that were trained on the first n "
             "images of each class: mean and, over several networks, standard deviation."
         )
+        if any(protocol_name(point.protocol) == QUICK.name for point in artifact.accuracy):
+            yield (
+                f"Networks of the protocol `{QUICK.name}` are far from converged: their accuracies are for a first "
+                "look, and can be much lower than those of longer training."
+            )
         yield _list({f"accuracy {number}": _code(way) for number, way in enumerate(curves, start=1)})
     rows = []
     for n in _listed(artifact):
@@ -166,8 +180,8 @@ def _listed(artifact: Artifact) -> Iterable[int]:
 
 def _usage(publication: Publication, parquet: bool) -> Iterable[str]:
     yield (
-        "mipset is a Python library that makes such sets and reads them: `pip install mipset`. To read them, numpy is "
-        f"all that it needs. It implements a paper; please cite it: {PAPER} ({ARXIV})."
+        "mipset is a Python library that makes such sets and reads them. What follows needs it to be installed; to "
+        f"read sets, it needs only numpy. It implements a paper; please cite it: {PAPER} ({ARXIV})."
     )
     yield (
         "This folder is a gallery of mipset: set `MIPSET_GALLERY` to it, or to the address of its `index.json` on a "
@@ -193,7 +207,23 @@ def _origin(publication: Publication) -> dict[str, str]:
         "time": publication.time or "not recorded",
         "mipset": _text(f"{provenance.get('mipset', 'unknown')}, {provenance.get('engine', 'unknown engine')}"),
     }
-    return {**facts, "command": _code(publication.command)} if publication.command else facts
+    if publication.in_memory:
+        facts["command"] = "none: it was made in Python, from data in memory"
+    elif publication.command:
+        facts["command"] = _code(publication.command)
+    own = _own_modules(artifact)
+    if own:
+        names = " and ".join(map(_code, own))
+        facts["own classes"] = (
+            f"of {names}, from the publisher and no part of mipset; needed to make the set again, not to read it"
+        )
+    return facts
+
+
+def _own_modules(artifact: Artifact) -> list[str]:
+    """The modules of classes that the recipe names and that are not those of mipset."""
+    named = (found for key in OWN_SETTINGS for found in OWN.findall(str(artifact.recipe.get(key, ""))))
+    return [module for module in dict.fromkeys(named) if module.partition(".")[0] != "mipset"]
 
 
 def _nearest(publication: Publication) -> Iterable[str]:
@@ -209,7 +239,7 @@ def _nearest(publication: Publication) -> Iterable[str]:
     rows = [
         [
             _name(names[each.label]),
-            f"{each.rank}, tile {each.tile}",
+            f"{each.rank}, tile {each.tile}" if publication.artifact.factor > 1 else str(each.rank),
             f"{each.distance:.1f}",
             f"{each.row} ({_name(audit.real_class_names[each.real_label])})",
         ]

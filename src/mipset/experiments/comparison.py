@@ -28,6 +28,11 @@ class Comparison:
         """All results in the folder that belong to the table of this grid."""
         return self.grid.table(self.store.results())
 
+    def others(self) -> int:
+        """How many results in the folder do not belong to this table, because their settings are others."""
+        shown = {result.cell for result in self.results()}
+        return len({result.cell for result in self.store.results()} - shown)
+
     def missing(self, cell: Cell) -> list[EvaluationTarget]:
         """The results of a cell that are not in the folder."""
         return self._missing(cell, self._finished())

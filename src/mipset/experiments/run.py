@@ -297,4 +297,5 @@ def processor() -> str:
     if listed.exists():
         names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
-    return f"{model}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    threads = torch.get_num_threads()
+    return f"{model}, {threads} {'thread' if threads == 1 else 'threads'}, torch {torch.__version__}"

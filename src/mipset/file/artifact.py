@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from mipset.errors import ArtifactError
-from mipset.file.curves import curve_table, curve_text
+from mipset.file.curves import curve_table, longest_curve_text
 from mipset.file.description import (
     Accuracy,
     Description,
@@ -65,7 +65,7 @@ class Artifact:
         check_fields(self.images.shape, self)
 
     def __repr__(self) -> str:
-        measured = f"\naccuracy {curve_text(self.accuracy)}" if self.accuracy else ""
+        measured = f"\naccuracy {longest_curve_text(self.accuracy)}" if self.accuracy else ""
         return f"<Artifact: {contents(self.images.shape, self)}{measured}>"
 
     def _repr_html_(self) -> str:

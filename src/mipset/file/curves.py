@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Iterable
 
 from mipset import markup
+from mipset.errors import brief
 from mipset.file.description import Accuracy
+from mipset.file.measured import measured_curves
 from mipset.units import spread
 
 MOST_POINTS = 10  # of the text; the table has all
@@ -30,6 +32,16 @@ def curve_text(points: Iterable[Accuracy]) -> str:
     if len(curve) > len(listed):
         texts.insert(-1, "...")
     return ", ".join(texts) or "no accuracy was measured"
+
+
+def longest_curve_text(points: Iterable[Accuracy]) -> str:
+    """The text of the curve with the longest training, with its network and protocol, and how many others there are."""
+    longest, *others = measured_curves(points) or [[]]
+    if not longest:
+        return curve_text(longest)
+    way = brief(f"{longest[0].network}; protocol {longest[0].protocol}", str)
+    more = f"; {len(others)} more {'curve' if len(others) == 1 else 'curves'} in `accuracy`" if others else ""
+    return f"{curve_text(longest)} ({way}){more}"
 
 
 def curve_table(points: Iterable[Accuracy]) -> str:

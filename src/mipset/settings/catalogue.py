@@ -179,8 +179,8 @@ def _reported(dataset: str, ipc: int) -> str:
     if not all(len(curves.get(method, ())) == ipc for method in ("baseline-c", "mdc")):
         return "the settings of the paper for MDC on IDC"
     basic, mdc = (sum(curves[method].values()) / ipc for method in ("baseline-c", "mdc"))
-    hours = "11.5 hours for baseline-c and 15.1 for mdc, and " if dataset == "cifar10" else ""
-    return f"the paper reports {hours}means of {basic:.1f} and {mdc:.1f} %"
+    hours = "11.5 hours for baseline-c and 15.1 for mdc; " if dataset == "cifar10" else ""
+    return f"the paper reports {hours}a mean over sizes of {basic:.1f} % for baseline-c and {mdc:.1f} % for mdc"
 
 
 _CLUSTERING = ("cluster_every", "cluster_images", "cluster_steps")  # DREAM's too; the defaults are its values

@@ -58,9 +58,11 @@ class Method:
         own = pattern.replace("*", dataset).replace("#", str(ipc))
         if own not in RECIPES:
             others = [other for other in RECIPES if fnmatchcase(other, pattern.replace("#", "[0-9]*"))]
+            recipes = others if published else dict.fromkeys(f"{RECIPES[other].dataset}-cpu" for other in others)
+            size = f" at `ipc` {ipc}" if published else ""
             raise SettingError(
-                f"`methods`: {self.name} has no recipe for {dataset}{f' at `ipc` {ipc}' * published}. Leave it out, or "
-                f"compare with a recipe for the dataset of {choices(others)} and choose your `data`."
+                f"`methods`: {self.name} has no recipe for {dataset}{size}. Leave it out, or compare with the recipe "
+                f"{choices(recipes)} and `data` {dataset}, at rates that were not chosen for these images."
             )
         return own
 
