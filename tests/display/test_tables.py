@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from mipset.display.tables import accuracy_table, description, gallery_table, in
 from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.file.gallery_index import Entry
+from mipset.settings.recipe import Recipe
 from mipset.units import byte_count, flop_count
 
 
@@ -114,6 +115,18 @@ def test_description_of_a_file() -> None:
         "",
         "accuracy  not measured yet",
     ]
+
+
+def test_description_has_the_settings_that_were_used_and_the_longest_training_first() -> None:
+    artifact = replace(example(), recipe=asdict(Recipe(ipc=2, policy="baseline-c"))).with_accuracy(
+        [point(1, 40.0), replace(point(1, 50.0), protocol="paper, 1000 epochs", epochs=1000, least_steps=0, batch=64)]
+    )
+    text = description(artifact)
+    (line,) = (line for line in text.splitlines() if line.startswith("recipe"))
+    assert "policy baseline-c" in line
+    assert "student_lr" not in line
+    assert "period" not in line
+    assert text.index("protocol paper") < text.index(f"protocol {point(1, 40.0).protocol}")
 
 
 def test_description_leaves_out_empty_fields() -> None:

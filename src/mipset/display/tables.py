@@ -11,6 +11,7 @@ from mipset.file.artifact import Artifact
 from mipset.file.description import Accuracy
 from mipset.file.gallery_index import Entry
 from mipset.file.measured import measured_curves, protocol_name
+from mipset.settings.recipe import settings_read
 from mipset.units import byte_count, spread
 
 
@@ -84,11 +85,11 @@ def description(artifact: Artifact) -> str:
             ),
         ],
         ["parts", _parts(artifact.provenance.get("parts"))],
-        ["recipe", ", ".join(f"{key} {value}" for key, value in artifact.recipe.items())],
+        ["recipe", ", ".join(f"{key} {value}" for key, value in settings_read(artifact.recipe).items())],
     ]
     lines = [f"{title:<10}{printable(text)}" for title, text in rows if text]
     heading = ""
-    for p in artifact.accuracy:
+    for p in (point for curve in measured_curves(artifact.accuracy) for point in curve):
         other = "" if p.data == artifact.provenance.get("sha256") else f"; tested with data {p.data[:12]}"
         if heading != (heading := f"accuracy in % (protocol {p.protocol}; {p.network}; seed {p.seed}{other})"):
             lines += ["", printable(heading)]

@@ -386,6 +386,15 @@ class Recipe:
         return self.pixel_lr * (self.ipc / 10) * (resolution[0] * resolution[1] / 32**2)
 
 
+def settings_read(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the settings in a file, those that its run depended on; all of them if they are no recipe of this version."""
+    try:
+        recipe = Recipe(**stored)
+    except (SettingError, TypeError, ValueError, AttributeError, OverflowError):
+        return dict(stored)
+    return {name: value for name, value in stored.items() if recipe.reads(name)}
+
+
 def _numbers(text: str, ipc: int) -> list[float]:
     """`1,1,2` or `1:60,3:40` as a weight for each size; an empty list if the text is not valid.
 
