@@ -85,7 +85,7 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     target = objective.target(θ, B, group)
     decoded = torch.stack([draw(S.decode(S_c)) for S_c, draw in zip(X, draws, strict=True)])
     ends = [n * S.formation.images for n in sizes]
-    match = checked(objective.distances(θ, decoded, group, target, ends), objective, len(group), ends)
+    match = checked(objective.distances(θ, decoded, group, target, ends), objective, decoded, ends)
     of_classes = match.distances.new_tensor([[w[n - 1] for n in sizes] for w in weights])
     # a distance that classes share has the mean of their weights
     w = of_classes.reshape(len(match.distances), -1, len(sizes)).mean(dim=1)

@@ -444,7 +444,7 @@ class CountedTarget(Objective[Target]):
     def __init__(self, objective: Objective[Any], counter: FlopCounterMode) -> None:
         self._objective, self._counter = objective, counter
         self._now = objective
-        self.cycle = objective.cycle
+        self.joint, self.cycle = objective.joint, objective.cycle
         self.flops = 0
 
     def at(self, number: int) -> CountedTarget:

@@ -83,16 +83,19 @@ class Match:
     features: Tensor  # [classes, N * images per stored image, F], detached
 
 
-def checked(match: Match, objective: Objective[Any], classes: int, ends: Sequence[int]) -> Match:
-    """The match, if its distances are one for each class and prefix: an objective of somebody's own can give others."""
-    name, wanted = own_name(objective), [1 if objective.joint else classes, len(ends)]
+def checked(match: Match, objective: Objective[Any], synthetic: Tensor, ends: Sequence[int]) -> Match:
+    """The match, if its distances are one for each class and prefix, with a gradient if the images have one.
+
+    An objective of somebody's own can give others.
+    """
+    name, wanted = own_name(objective), [1 if objective.joint else len(synthetic), len(ends)]
     given = list(match.distances.shape)
     if given != wanted:
         raise SettingError(
             f"`objective`: {name} gave distances of the shape {given}, and [classes, ends] is {wanted} here. "
             f"Give one distance for each class and each prefix."
         )
-    if not match.distances.requires_grad:
+    if synthetic.requires_grad and not match.distances.requires_grad:
         raise SettingError(
             f"`objective`: the distances of {name} have no gradient. Compute them from the synthetic images, without "
             f"`detach` and `no_grad`."
@@ -192,17 +195,11 @@ class WeightedSum(Objective[SumTarget]):
         self, theta: Network, synthetic: Tensor, labels: Sequence[int], target: SumTarget, ends: Sequence[int]
     ) -> Match:
         matches = [
-            (
-                term.weight,
-                checked(
-                    term.objective.distances(theta, synthetic, labels, its_target, ends),
-                    *(term.objective, len(labels), ends),
-                ),
-            )
-            for term, its_target in zip(self.terms, target.targets, strict=True)
+            checked(t.objective.distances(theta, synthetic, labels, its_target, ends), t.objective, synthetic, ends)
+            for t, its_target in zip(self.terms, target.targets, strict=True)
         ]
-        total = torch.stack([weight * match.distances for weight, match in matches]).sum(dim=0)
-        return Match(total, matches[0][1].features)
+        weighted = [t.weight * match.distances for t, match in zip(self.terms, matches, strict=True)]
+        return Match(torch.stack(weighted).sum(dim=0), matches[0].features)
 
     def groups(self, classes: Sequence[int], pixels: int) -> list[Sequence[int]]:
         """The smallest groups that one of the terms asks for."""
