@@ -316,7 +316,12 @@ RECIPES = {
         _FAST.replace(objective="layered", train_augment="color_crop_cutout"),
         "2 minutes of one core; every-prefix at sizes 1, 3 and 10 (standard, held-out images): 93.3, 95.5 and 97.5 %",
     ),
-    "svhn-cpu": NamedRecipe("svhn", _FAST, "about 3.5 minutes of one core; its accuracy was not measured"),
+    "svhn-cpu": NamedRecipe(
+        "svhn",
+        _FAST,
+        "3 minutes of one core; on 1,000 images of each class, mean of sizes 1-10 (standard): "
+        "baseline-c 71.0, mdc 73.6, every-prefix 75.3 %",
+    ),
     "cifar100-cpu": NamedRecipe(
         "cifar100",
         _FAST.replace(train_augment="flip"),

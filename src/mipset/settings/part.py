@@ -65,8 +65,9 @@ def code_digest(name: str, setting: str) -> str:
     found = imported(name, setting)
     classes = found.__mro__ if isinstance(found, type) else (found,)
     modules = sorted({module for kind in classes if (module := getattr(kind, "__module__", "")) and _is_own(module)})
-    files = [file for module in modules if (file := getattr(sys.modules.get(module), "__file__", None))]
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16] if files else ""
+    named = [Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in modules]
+    code = b"".join(file.read_bytes() for file in named if file.is_file())
+    return hashlib.sha256(code).hexdigest()[:16] if code else ""
 
 
 def _is_own(module: str) -> bool:
