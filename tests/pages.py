@@ -84,6 +84,8 @@ ELSEWHERE = (
     r"(PYTHONPATH=scripts )?\.venv/bin/\w+( .*)?",
     r"mipset data fetch \w+",  # downloads
     r"mipset condense .* --resolution 224 .*",  # takes a minute
+    r"mipset (condense|evaluate) .*imagenet:PATH .*",  # the same
+    r"mipset evaluate .* --network (resnet|densenet) .*",  # takes minutes; tests/cli evaluates with other networks
     r"dask (scheduler|worker) ?.*",  # tests/cli/test_cli_executors.py has real ones
     r"mipset watch \S+",  # serves until it is stopped
     r"cc -O2 -I\. examples/c/train\.c -o train -lm",  # tests/test_c_training.py
