@@ -25,7 +25,7 @@ from torch import Tensor
 from mipset.condensing.objectives.base import checked
 from mipset.condensing.optimisers import Moment
 from mipset.condensing.parts import START, Parts, Place, Step
-from mipset.condensing.policies import weights_of
+from mipset.condensing.policies import checked_weights
 from mipset.errors import DivergedError
 from mipset.nn.guards import sound_losses, sound_weights
 from mipset.nn.networks import Network
@@ -72,7 +72,7 @@ def update(parts: Parts, θ: Network, t: int, e: int, group: Sequence[int]) -> t
     These are equations 4 and 10. The result is the loss of each class, and F of each class if it is measured.
     """
     S, policy = parts.S, parts.policy
-    weights, measured = [weights_of(policy, c, S.N) for c in group], policy.measures(t)
+    weights, measured = [checked_weights(policy, c, S.N) for c in group], policy.measures(t)
     every = measured and parts.metric.every_size
     sizes = [n for n in range(1, S.N) if every or any(w[n - 1] for w in weights)] + [S.N]  # always the whole set
     at = Moment(parts.number(t, e), parts.T * parts.E)

@@ -128,7 +128,7 @@ class Policy(Part, ABC):
             object.__setattr__(self, name, value)  # also of a frozen dataclass
 
 
-def weights_of(policy: Policy, c: int, N: int) -> Sequence[float]:
+def checked_weights(policy: Policy, c: int, N: int) -> Sequence[float]:
     """The weights of a class, if there is one for each size: a policy of somebody's own can give others."""
     w = policy.weights(c)
     if len(w) != N or not all(math.isfinite(weight) for weight in w):
